@@ -1,0 +1,1 @@
+"""Dagster assets and checks: glue of a few lines around plain functions."""

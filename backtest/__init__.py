@@ -1,0 +1,1 @@
+"""The domain: bars, features, folds, market, policy, evaluation, store. Knows neither Dagster nor OpenCL."""

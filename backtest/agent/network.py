@@ -1,0 +1,151 @@
+"""The `mlp` network in torch: 128 -> h1 -> h2, ReLU, dueling branching C51 heads.
+
+The first layer is two matrices, one for the slots that depend on the bar alone and one for the
+portfolio, because kernels keep the bar part in a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from backtest.agent.actions import SPANS
+from backtest.agent.weights import N_BAR, Floats, PolicyWeights, export, support
+from backtest.market.layout import N_ACTIONS, N_BRANCHES, N_PORTFOLIO, STATE_DIM
+
+ALL_BRANCHES = tuple(range(N_BRANCHES))
+
+
+class QNetwork(nn.Module):
+    """Return distributions of all actions, float32.
+
+    Inputs everywhere are `bar_part` [B, 115] (order BAR_SLOTS) and `portfolio` [B, 13] (order
+    PORTFOLIO_SLOTS). `branches` are branch indices in order; results hold their actions only.
+    """
+
+    support: Tensor  # [atoms], reward units
+
+    def __init__(
+        self,
+        hidden: tuple[int, int],
+        atoms: int,
+        v_max: float = 1.0,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        """Build the network; with `rng` the weights are He normal and the biases zero."""
+        super().__init__()
+        h1, h2 = hidden
+        self.atoms = atoms
+        self.bar = nn.Linear(N_BAR, h1)
+        self.portfolio = nn.Linear(N_PORTFOLIO, h1, bias=False)
+        self.hidden = nn.Linear(h1, h2)
+        self.value = nn.Linear(h2, atoms)
+        self.advantage = nn.Linear(h2, N_ACTIONS * atoms)
+        self.register_buffer("support", torch.empty(atoms), persistent=False)
+        self.set_range(v_max)
+        if rng is not None:
+            self._initialise(rng)
+
+    def set_range(self, v_max: float) -> None:
+        """Place the atoms on [-v_max, v_max]."""
+        self.support.copy_(torch.from_numpy(support(v_max, self.atoms)))
+
+    @torch.no_grad()
+    def _initialise(self, rng: np.random.Generator) -> None:
+        """He 2015: normal with variance 2/inputs; drawn on the host, equal on every device."""
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                parameter.zero_()
+                continue
+            inputs = parameter.shape[1] if name.split(".")[0] in LATER else STATE_DIM
+            draw = rng.standard_normal(tuple(parameter.shape)) * np.sqrt(2.0 / inputs)
+            parameter.copy_(torch.from_numpy(draw.astype(np.float32)))
+
+    def trunk(self, bar_part: Tensor, portfolio: Tensor) -> Tensor:
+        """Return the last hidden layer, [B, h2]."""
+        first = torch.relu(self.bar(bar_part) + self.portfolio(portfolio))
+        return torch.relu(self.hidden(first))
+
+    def head(self, branches: Sequence[int] = ALL_BRANCHES) -> tuple[Tensor, Tensor]:
+        """Return weight [A*atoms, h2] and bias [A*atoms] with V + A - mean(A) folded in.
+
+        Folding weights instead of combining outputs gives the same function and gradient and costs
+        a batch-independent [A, 1 + A] product.
+        """
+        combine = dueling(branches).to(self.value.weight.device)
+        rows = columns(branches)
+        weight = self.advantage.weight.view(N_ACTIONS, -1)[rows]
+        bias = self.advantage.bias.view(N_ACTIONS, -1)[rows]
+        weight = combine @ torch.cat([self.value.weight.view(1, -1), weight])
+        bias = combine @ torch.cat([self.value.bias.view(1, -1), bias])
+        return weight.view(-1, self.value.in_features), bias.view(-1)
+
+    def logits(
+        self, bar_part: Tensor, portfolio: Tensor, branches: Sequence[int] = ALL_BRANCHES
+    ) -> Tensor:
+        """Return [B, A, atoms] for the actions of these branches."""
+        hidden = self.trunk(bar_part, portfolio)
+        return nn.functional.linear(hidden, *self.head(branches)).view(len(hidden), -1, self.atoms)
+
+    def q_values(
+        self, bar_part: Tensor, portfolio: Tensor, branches: Sequence[int] = ALL_BRANCHES
+    ) -> Tensor:
+        """Return expected returns [B, A], reward units."""
+        return expected(self.logits(bar_part, portfolio, branches), self.support)
+
+    def numpy_state(self) -> dict[str, Floats]:
+        """Return copies of all parameters by name, on the host."""
+        return {k: v.detach().cpu().numpy().copy() for k, v in self.state_dict().items()}
+
+    def load_numpy(self, state: Mapping[str, Floats]) -> None:
+        """Set all parameters from `numpy_state`'s mapping."""
+        self.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
+
+    def weights(self, v_max: float) -> PolicyWeights:
+        """Return the kernel's view of the current parameters."""
+        return export(self.numpy_state(), v_max)
+
+
+LATER = ("hidden", "value", "advantage")  # layers whose input is a hidden layer
+
+
+def expected(logits: Tensor, atoms: Tensor) -> Tensor:
+    """Return the mean [...] of the distributions softmax(logits [..., atoms]) on `atoms`."""
+    return logits.softmax(-1) @ atoms
+
+
+def columns(branches: Sequence[int]) -> slice | list[int]:
+    """Return where the actions of these branches lie among the 13; a slice when contiguous."""
+    places = [i for b in branches for i in range(*SPANS[b])]
+    if places == list(range(places[0], places[-1] + 1)):
+        return slice(places[0], places[-1] + 1)
+    return places
+
+
+def local_spans(branches: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return [start, stop) of each branch among the actions of these branches only."""
+    sizes = [SPANS[b][1] - SPANS[b][0] for b in branches]
+    edges = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+    return tuple(zip(edges[:-1], edges[1:], strict=True))
+
+
+def dueling(branches: Sequence[int]) -> Tensor:
+    """Return the combination [A, 1 + A] that maps (V, advantages) to V + A - mean_branch(A)."""
+    spans = local_spans(branches)
+    matrix = torch.eye(spans[-1][1])
+    for start, stop in spans:
+        matrix[start:stop, start:stop] -= 1.0 / (stop - start)
+    return torch.cat([torch.ones(len(matrix), 1), matrix], dim=1)
+
+
+def greedy(q: Tensor, branches: Sequence[int] = ALL_BRANCHES) -> Tensor:
+    """Return the best action of each branch, int64[B, L]; torch's argmax takes the first of equals.
+
+    Args:
+        q: [B, A], values of the actions of these branches.
+        branches: the branches q holds.
+    """
+    return torch.stack([q[:, a:b].argmax(1) for a, b in local_spans(branches)], dim=1)

@@ -1,0 +1,28 @@
+"""The categorical projection of C51 (Bellemare 2017) without scatter.
+
+Each atom receives `clip(1 - |Tz - z_i|/dz, 0, 1)` of every source atom's mass: no atomics, no
+index arithmetic, the same result on every run.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def project(z_target: Tensor, p: Tensor, support: Tensor) -> Tensor:
+    """Return the distribution on `support` nearest to (z_target, p), [B, atoms].
+
+    Args:
+        z_target: [B, M] places of the source mass; beyond the support it goes to the edge atom.
+        p: [B, M] its mass.
+        support: [atoms], equally spaced, ascending, at least two.
+    """
+    low, high = support[0], support[-1]
+    spacing = (high - low) / (len(support) - 1)
+    places = (z_target.clamp(low, high) - low) / spacing
+    atoms = (support - low) / spacing
+    share = places[:, None, :] - atoms[:, None]
+    # in place on the one [B, atoms, M] array: it is the largest of an update
+    share.abs_().neg_().add_(1.0).clamp_(min=0.0)
+    return torch.bmm(share, p[:, :, None])[:, :, 0]

@@ -1,0 +1,1 @@
+"""Bars: the sources they come from and the checks they pass."""

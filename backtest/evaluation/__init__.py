@@ -1,0 +1,1 @@
+"""Evaluation: equity, trades, metrics, baselines, intervals."""

@@ -1,0 +1,142 @@
+"""Compiles OpenCL C for one device: options that keep NumPy's bits, cached binaries, clear errors."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from backtest.errors import KernelError
+from opencl import binaries
+
+if TYPE_CHECKING:
+    from opencl.devices import Device
+
+KERNELS = Path(__file__).parent / "kernels"
+STANDARD = (
+    "-cl-std=CL1.2"  # what every vendor compiles; NVIDIA miscompiles arrays under its default
+)
+ROUNDING = "-cl-fp32-correctly-rounded-divide-sqrt"
+
+
+@dataclass(frozen=True)
+class Build:
+    """A compiled program.
+
+    Attributes:
+        program: the `pyopencl.Program`.
+        cached: it came from a binary on disk.
+        seconds: what compiling or loading took.
+        log: what the compiler said; empty when cached.
+    """
+
+    program: Any
+    cached: bool
+    seconds: float
+    log: str
+
+
+def options(device: Device) -> list[str]:
+    """Return the compiler options for a device."""
+    return [STANDARD, ROUNDING] if device.rounding_option else [STANDARD]
+
+
+def read(files: Sequence[str]) -> str:
+    """Return the text of these files of `kernels/`, in this order.
+
+    `#line` makes the compiler name file and line in its messages.
+
+    Raises:
+        KernelError: a file does not exist.
+    """
+    parts = []
+    for name in files:
+        path = KERNELS / name
+        if not path.is_file():
+            known = ", ".join(sorted(p.name for p in KERNELS.glob("*.cl")))
+            raise KernelError(f"no kernel file {name}; there are: {known}")
+        parts.append(f'#line 1 "{name}"\n{path.read_text()}')
+    return "\n".join(parts)
+
+
+def build(device: Device, source: str, head: str = "") -> Build:
+    """Compile `head + source`.
+
+    Args:
+        device: the device to compile for.
+        source: OpenCL C.
+        head: the generated part before it, printed in full when the build fails.
+
+    Raises:
+        KernelError: the compiler's log and the head.
+    """
+    # pyopencl appends this variable to every build, and no environment variable may change a result.
+    if os.environ.get("PYOPENCL_BUILD_OPTIONS"):
+        raise KernelError("PYOPENCL_BUILD_OPTIONS would change the kernels' arithmetic; unset it")
+    begin = perf_counter()
+    text, key = head + source, None
+    if not _driver_caches(device):
+        key = _key(device, text)
+        binary = binaries.load(key)
+        program = _from_binary(device, binary) if binary else None
+        if program is not None:
+            return Build(program, cached=True, seconds=perf_counter() - begin, log="")
+    program = _from_source(device, text, head)
+    if key is not None:
+        binaries.save(key, program.binaries[0])
+    log = program.get_build_info(device.handle, _build_log()).strip()
+    return Build(program, cached=False, seconds=perf_counter() - begin, log=log)
+
+
+def _from_source(device: Device, text: str, head: str) -> Any:
+    import pyopencl as cl
+
+    program = cl.Program(device.context, text)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the log is kept in Build instead
+            # Created before build(), it bypasses pyopencl's own cache: that one waits a minute for
+            # the lock of a killed process, and ends in a KeyError when a file is damaged.
+            _ = program.int_ptr
+            return program.build(options(device))
+    except cl.Error as error:
+        numbered = "\n".join(f"{i:4} {line}" for i, line in enumerate(head.splitlines(), 1))
+        raise KernelError(
+            f"a kernel does not build on {device.name} ({device.platform}, driver "
+            f"{device.driver}):\n{error}\ngenerated preamble:\n{numbered}"
+        ) from error
+
+
+def _from_binary(device: Device, binary: bytes) -> Any:
+    import pyopencl as cl
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return cl.Program(device.context, [device.handle], [binary]).build(options(device))
+    except cl.Error:  # of another version after all: compile again
+        return None
+
+
+def _driver_caches(device: Device) -> bool:
+    """Return whether the driver keeps binaries on disk itself, keyed by the source."""
+    return device.nvidia or device.platform == "Portable Computing Language"
+
+
+def _key(device: Device, text: str) -> str:
+    handle = device.handle
+    parts = [device.platform, handle.platform.version, device.name, handle.version, device.driver]
+    if device.kind == "cpu":
+        parts.append(binaries.processor())
+    return sha256("\0".join((*parts, *options(device), text)).encode()).hexdigest()
+
+
+def _build_log() -> Any:
+    import pyopencl as cl
+
+    return cl.program_build_info.LOG

@@ -1,0 +1,173 @@
+// The market: one step of one episode. Twin of backtest/market/step.py: same names, same order.
+
+typedef struct {
+    float entry_price;
+    float trade_pnl;
+    float aux_at_entry;
+    float realized; // currency realised by this step, net of its costs
+    bool closed;    // a trade closed by the fill
+    bool flipped;   // and its opposite opened
+    float result;   // currency, net, of the trade that closed, else 0
+} Ledger;
+
+// Book one fill into the trade ledger; a flip closes the old trade and opens the rest.
+inline Ledger book(const EpisodeState *s, __constant const MarketParams *p, const float q1, const float d,
+                   const float price, const float entry, const float trade_cost,
+                   const float roll_cost, const float aux)
+{
+    const float q0 = s->position;
+    const float side = sign(q0);
+    const bool reduces = q0 * d < 0.0f;
+    const bool flipped = q0 * q1 < 0.0f;
+    const bool closed = q0 != 0.0f && (q1 == 0.0f || flipped);
+    const float units = reduces ? fmin(fabs(d), fabs(q0)) : 0.0f;
+    const float realised = units * (price - entry) * p->mult * side;
+    const float share = flipped ? fabs(q0) / fabs(d) : 1.0f;
+    const float old_cost = trade_cost * share + roll_cost;
+    const float new_cost = trade_cost - trade_cost * share;
+    const float running = s->trade_pnl + realised - old_cost;
+    const bool opens = (q0 == 0.0f && q1 != 0.0f) || flipped;
+    const float average = (q0 * entry + d * price) / (q1 != 0.0f ? q1 : 1.0f);
+    float entry1 = d != 0.0f && !reduces ? average : entry;
+    entry1 = opens ? price : entry1;
+    Ledger ledger;
+    ledger.entry_price = q1 == 0.0f ? 0.0f : entry1;
+    ledger.trade_pnl = flipped ? -new_cost : (q1 == 0.0f ? 0.0f : running);
+    ledger.aux_at_entry = q1 == 0.0f ? 0.0f : (opens ? aux : s->aux_at_entry);
+    ledger.realized = realised - (trade_cost + roll_cost);
+    ledger.closed = closed;
+    ledger.flipped = flipped;
+    ledger.result = closed ? running : 0.0f;
+    return ledger;
+}
+
+// Advance one episode towards a target position; *s becomes the state at close[b+1].
+inline StepResult advance(__constant const MarketParams *p, EpisodeState *s, const float target,
+                          const float urgency, const int order, const Bar bar, const Bar nxt,
+                          const int t, const bool last, const float aux)
+{
+    const float mult = p->mult;
+    const float q0 = s->position;
+    const float c1 = nxt.close;
+
+    const bool rolled = (nxt.flags & BAR_ROLL) != 0;
+    const float gap = rolled ? nxt.open - bar.close : 0.0f;
+    const float c0 = bar.close + gap;
+    const float entry = q0 != 0.0f ? s->entry_price + gap : s->entry_price;
+    float cash = s->cash - q0 * gap * mult;
+    const float roll_fee = p->commission + mult * p->half_spread;
+    const float roll_cost = rolled ? 2.0f * fabs(q0) * roll_fee : 0.0f;
+
+    const float delta = position_change(p, q0, target, urgency);
+    float price;
+    const float d = order_fill(p, bar, nxt, c0, delta, order, &price);
+    const float q1 = q0 + d;
+
+    float gross = mult * (q0 * (c1 - c0) + d * (c1 - price));
+    gross = at_close(p, order) ? mult * q1 * (c1 - c0) : gross;
+
+    const float crossing = order == ORDER_MARKET ? mult * (p->half_spread + p->slippage) : 0.0f;
+    const float notional_cost = fabs(price + p->base) * mult * p->tx_cost_multiplier;
+    const float trade_cost = fabs(d) * (p->commission + crossing + notional_cost);
+    const float tx_cost = trade_cost + roll_cost;
+    cash = cash - (d * price * mult + tx_cost);
+    const float equity = cash + q1 * c1 * mult;
+
+    const Ledger ledger = book(s, p, q1, d, price, entry, trade_cost, roll_cost, aux);
+
+    const float dust = calibrated(p) ? DUST * p->max_position : DUST;
+    const bool flat = fabs(q1) < dust;
+    const float flat_counter = flat ? s->flat_counter + 1.0f : 0.0f;
+    const float held = calibrated(p) && ledger.flipped ? 1.0f : s->hold_time + 1.0f;
+    const float hold_time = flat ? 0.0f : held;
+
+    const float scale = reward_scale(p, bar.sigma);
+    const float exposure = fabs(q1) / p->max_position;
+    const float equity0 = fmax(s->prev_equity, 1.0f);
+    const float R = (gross - tx_cost) / equity0;
+    const float dA = R - s->dsr_A;
+    const float dB = R * R - s->dsr_B;
+    StepResult r;
+    r.dsr = differential_sharpe(p, s->dsr_A, s->dsr_B, dA, dB, equity0, scale, exposure, t);
+    const float A = s->dsr_A + p->dsr_eta * dA;
+    const float B = s->dsr_B + p->dsr_eta * dB;
+    const float ema = s->pnl_ema + p->dsr_eta * (gross - s->pnl_ema);
+    const float surprise = gross - ema;
+    const float var = s->pnl_var + p->dsr_eta * (surprise * surprise - s->pnl_var);
+
+    const float peak = fmax(s->peak_equity, equity);
+    const float excess = fmax(0.0f, (peak - equity) - p->dd_threshold * peak);
+    r.dd_penalty = drawdown_penalty(p, peak, equity, excess, s->dd_excess, scale);
+    const float dd_excess = equity >= peak ? 0.0f : fmax(s->dd_excess, excess);
+
+    const bool ruined = equity <= p->ruin_level;
+    const bool open_trade = ruined && q1 != 0.0f;
+    const float unrealised = q1 * (c1 - ledger.entry_price) * mult;
+    const float ruin_result = open_trade ? ledger.trade_pnl + unrealised : 0.0f;
+
+    r.pnl_z = pnl_score(p, gross, tx_cost, ema, var, scale);
+    float aux0, aux1;
+    if (calibrated(p)) {
+        r.asym = r.pnl_z - loss_penalty(p, ledger.closed, ledger.result, scale);
+        r.asym = r.asym - loss_penalty(p, open_trade, ruin_result, scale);
+        r.hold_rent = fmin(hold_time * p->time_decay_rate * fabs(q1) / p->max_position, p->max_hold_penalty);
+        aux0 = s->aux_at_entry;
+        aux1 = ledger.aux_at_entry;
+    } else {
+        r.asym = r.pnl_z >= 0.0f ? r.pnl_z : r.pnl_z * p->loss_aversion;
+        r.hold_rent = hold_time * p->time_decay_rate;
+        aux0 = aux;
+        aux1 = aux;
+    }
+    r.r_aux = trade_bonus(p, ledger.closed, aux0, sign(q0), ledger.result, scale);
+    r.r_aux = r.r_aux + trade_bonus(p, open_trade, aux1, sign(q1), ruin_result, scale);
+    r.trend = regime(p, bar.adx, bar.cusum, &r.vol);
+    r.idle = fmin(flat_counter * p->idle_scale, p->max_idle_penalty);
+    r.tx_cost = tx_cost;
+    r.reward = weighted_sum(p, &r);
+    r.gross = gross;
+    r.fill_price = price;
+    r.filled = d;
+    r.position = q1;
+    r.equity = equity;
+    r.trade_result = ledger.result;
+    r.segment_complete = ledger.closed || open_trade;
+    r.end = ruined ? END_TERMINATED : (last ? END_TRUNCATED : END_RUNNING);
+
+    s->position = ruined ? 0.0f : q1;
+    s->cash = ruined ? equity : cash;
+    s->portfolio_val = equity;
+    s->dsr_A = A;
+    s->dsr_B = B;
+    s->pnl_ema = ema;
+    s->pnl_var = var;
+    s->peak_equity = peak;
+    s->flat_counter = flat_counter;
+    s->prev_equity = equity;
+    s->hold_time = ruined ? 0.0f : hold_time;
+    s->realized_pnl = s->realized_pnl + ledger.realized + (open_trade ? unrealised : 0.0f);
+    s->entry_price = ruined ? 0.0f : ledger.entry_price;
+    s->trade_pnl = ruined ? 0.0f : ledger.trade_pnl;
+    s->aux_at_entry = ruined ? 0.0f : ledger.aux_at_entry;
+    s->dd_excess = dd_excess;
+    return r;
+}
+
+// Advance one episode by one bar under an action (direction, magnitude, order, urgency).
+inline StepResult step(__constant const MarketParams *p, EpisodeState *s, const int4 action,
+                       const Bar bar, const Bar nxt, const int t, const bool last, const float aux)
+{
+    const float target = target_position(p, s->position, action);
+    return advance(p, s, target, p->urgency[action.w], action.z, bar, nxt, t, last, aux);
+}
+
+// A fresh episode: flat, with the initial capital as cash and peak.
+inline EpisodeState reset(__constant const MarketParams *p)
+{
+    EpisodeState s = {0};
+    s.cash = p->initial_capital;
+    s.portfolio_val = p->initial_capital;
+    s.peak_equity = p->initial_capital;
+    s.prev_equity = p->initial_capital;
+    return s;
+}

@@ -1,0 +1,96 @@
+// The composite reward. Twin of backtest/market/reward.py: same names, same order of operations.
+
+inline bool calibrated(__constant const MarketParams *p) { return p->formula == FORMULA_CALIBRATED; }
+
+inline float clip(const float x, const float low, const float high) { return fmin(fmax(x, low), high); }
+
+// One sigma (at least a tick) of a full position, in currency.
+inline float reward_scale(__constant const MarketParams *p, const float sigma)
+{
+    return fmax(sigma, p->tick_size) * p->mult * p->max_position;
+}
+
+// Differential Sharpe ratio (Moody & Saffell 2001) from the moments A, B before the step.
+inline float differential_sharpe(__constant const MarketParams *p, const float A, const float B,
+                                 const float dA, const float dB, const float equity0,
+                                 const float scale, const float exposure, const int t)
+{
+    const float numerator = B * dA - 0.5f * A * dB;
+    const float variance = B - A * A;
+    if (!calibrated(p)) {
+        const float x = fmax(fabs(variance), p->dsr_epsilon);
+        return numerator / (x * sqrt(x));
+    }
+    const float floor_ = 0.1f * scale / equity0;
+    const float x = fmax(variance, floor_ * floor_);
+    const float dsr = clip(numerator / (x * sqrt(x)), -1.0f, 1.0f) * exposure;
+    return t < DSR_WARMUP ? 0.0f : dsr;
+}
+
+// The step's PnL as a z-score; literal: of the policy's own history.
+inline float pnl_score(__constant const MarketParams *p, const float gross, const float tx_cost,
+                       const float ema, const float var, const float scale)
+{
+    if (calibrated(p)) {
+        return clip((gross - tx_cost) / scale, -Z_LIMIT, Z_LIMIT);
+    }
+    return (gross - ema) / sqrt(var + 1e-8f);
+}
+
+// Drawdown term; calibrated: only what deepens the drawdown beyond dd_excess.
+inline float drawdown_penalty(__constant const MarketParams *p, const float peak, const float equity,
+                              const float excess, const float dd_excess, const float scale)
+{
+    if (calibrated(p)) {
+        return fmin(fmax(0.0f, excess - dd_excess) / scale, Z_LIMIT);
+    }
+    const float depth = peak > 0.0f ? (peak - equity) / peak : 0.0f;
+    return fmax(0.0f, depth - p->dd_threshold);
+}
+
+// Calibrated extra charge of a trade that closed at a loss.
+inline float loss_penalty(__constant const MarketParams *p, const bool closed, const float result,
+                          const float scale)
+{
+    const float loss = fmin(fmax(0.0f, -result) / scale, Z_LIMIT);
+    const float charge = (p->loss_aversion - 1.0f) * loss;
+    return closed ? charge : 0.0f;
+}
+
+// r_aux of one closed trade, never negative.
+inline float trade_bonus(__constant const MarketParams *p, const bool closed, const float aux,
+                         const float side, const float result, const float scale)
+{
+    const float alignment = fmax(0.0f, aux * side);
+    float profit = fmax(0.0f, result);
+    if (calibrated(p)) {
+        profit = fmin(profit / scale, Z_LIMIT);
+    }
+    return closed ? p->scale_beta * alignment * profit : 0.0f;
+}
+
+// Regime factors in [0.5, 2] from the raw ADX (0-100); *vol from the raw CUSUM.
+inline float regime(__constant const MarketParams *p, const float adx, const float cusum, float *vol)
+{
+    const float reference = calibrated(p) ? p->cusum_ref : 0.5f;
+    *vol = clip(cusum / reference, 0.5f, 2.0f);
+    return clip(adx / 25.0f, 0.5f, 2.0f);
+}
+
+// The reward: weighted terms added left to right.
+inline float weighted_sum(__constant const MarketParams *p, const StepResult *c)
+{
+    float balance = 2.0f - c->trend;
+    if (calibrated(p)) {
+        balance = clip(balance, 0.5f, 1.5f);
+    }
+    float total = p->w_dsr * balance * c->dsr;
+    total = total + p->w_pnl * c->trend * c->asym;
+    total = total - p->w_dd * c->vol * c->dd_penalty;
+    total = total - p->w_idle * c->idle;
+    total = total - c->hold_rent;
+    if (!calibrated(p)) {
+        total = total - c->tx_cost;
+    }
+    return total + c->r_aux;
+}

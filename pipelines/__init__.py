@@ -1,0 +1,1 @@
+"""The wiring: definitions, partitions, jobs, schedules, command line."""

@@ -1,0 +1,15 @@
+"""Fixtures shared by all tests."""
+
+from pathlib import Path
+
+import pytest
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real files with known defects and external oracles; absent outside the workshop."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip("the folder of real market files is not beside this checkout")
+    return SHARED_DATA
