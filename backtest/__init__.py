@@ -1,1 +1,4 @@
-"""The domain: bars, features, folds, market, policy, evaluation, store. Knows neither Dagster nor OpenCL."""
+"""The domain: bars, features, folds, market, policy, evaluation, store.
+
+Knows neither Dagster nor OpenCL.
+"""

@@ -5,11 +5,22 @@ The key of a fold and of a window is the ISO date of its first day, such as 2011
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from backtest.calendar_windows import Sessions, Times, calendar_windows
 from backtest.config import Folds
+from backtest.errors import ConfigError
 from backtest.splits import Fold, WalkForward, Window
+
+
+@contextmanager
+def section() -> Iterator[None]:
+    """Name the section of the configuration in what a plan refuses."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"[folds] {error}") from None
 
 
 def calendar_plan(plan: Folds, *, always_open: bool) -> WalkForward:
@@ -37,7 +48,8 @@ def calendar_folds(plan: Folds, time: Times, session: Sessions, always_open: boo
     The first tests the window that follows warm-up, train and validation; the last is the window
     of the last bar, or the last before `folds.end`. See `WalkForward.folds` for arguments, errors.
     """
-    return calendar_plan(plan, always_open=always_open).folds(len(time), time, session)
+    with section():
+        return calendar_plan(plan, always_open=always_open).folds(len(time), time, session)
 
 
 def fold_of(folds: Sequence[Fold], key: str) -> Fold:
@@ -57,7 +69,8 @@ def feature_windows(
 
     A window without bars is an empty range; bars at or after `folds.end` are in none.
     """
-    windows = calendar_windows(plan.cron, time, session, always_open=always_open, end=plan.end)
+    with section():
+        windows = calendar_windows(plan.cron, time, session, always_open=always_open, end=plan.end)
     edges = windows.edges.tolist()
     return {key: Window(*edges[w : w + 2]) for w, key in enumerate(windows.keys)}
 

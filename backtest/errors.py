@@ -1,8 +1,8 @@
-"""The errors a user meets. Each message says what is wrong, where (file, key, row) and what to do."""
+"""The errors a user meets: what is wrong, where (file, key, row), and what to do."""
 
 
 class BacktestError(Exception):
-    """Bad input or a broken environment; the command line prints it in one line and exits with 2."""
+    """Bad input or a broken environment; the command line prints it and exits with 2."""
 
 
 class ConfigError(BacktestError):

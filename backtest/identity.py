@@ -18,8 +18,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from backtest.errors import StoreError
 
 if TYPE_CHECKING:
@@ -31,8 +29,7 @@ PACKAGE = Path(__file__).resolve().parent
 CODE = (PACKAGE, PACKAGE.parent / "opencl")  # all code that decides what a row holds
 CODE_SUFFIXES = (".py", ".cl", ".sql")
 # Dimensions of the results and places to run: none of them can change a row.
-NOT_IN_STUDY = {"study": {"name", "seeds", "instruments"}, "runtime": True}
-COLUMNS = ("time", "open", "high", "low", "close", "volume", "roll", "session")
+NOT_IN_STUDY: dict[str, Any] = {"study": {"name", "seeds", "instruments"}, "runtime": True}
 
 
 def canonical(value: Any) -> str:
@@ -93,12 +90,7 @@ def rows_hash(bars: Bars, stop: int) -> str:
     """
     if not 0 <= stop <= len(bars):
         raise StoreError(f"{bars.instrument}: rows [0, {stop}) asked of {len(bars)} bars")
-    total = hashlib.sha256()
-    for name in COLUMNS:
-        rows = np.ascontiguousarray(getattr(bars, name)[:stop])
-        total.update(f"{name}\0{rows.dtype.str}\0{stop}\0".encode())
-        total.update(rows.astype(rows.dtype.newbyteorder("<"), copy=False).data)
-    return total.hexdigest()
+    return bars.prefix(stop).content_hash
 
 
 def fold_id(study: str, instrument: str, fold_key: str, rows: str) -> str:
@@ -117,7 +109,7 @@ class Provenance:
 
     code_hash: str
     package_version: str
-    library_versions: dict[str, str]  # of every installed dependency, and of Python
+    library_versions: dict[str, str]  # of Python and of every installed dependency
     host_os: str
 
 
@@ -132,9 +124,11 @@ def provenance() -> Provenance:
         ) from None
     versions = {"python": platform.python_version()}
     for requirement in requirements:
+        if "extra ==" in requirement:
+            continue
         name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            continue  # an extra, or a dependency of another platform
+            continue  # a dependency of another platform
     return Provenance(code_hash(), version, versions, platform.platform())

@@ -52,6 +52,8 @@ def load(key: str) -> bytes | None:
 def save(key: str, binary: bytes) -> None:
     """Keep a binary; a folder that cannot be written costs a later compilation, nothing else."""
     folder = directory()
+    if not folder.is_absolute():  # a user without a home: "~" would become a folder here
+        return
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=".new-", dir=folder)

@@ -1,4 +1,4 @@
-"""Compiles OpenCL C for one device: options that keep NumPy's bits, cached binaries, clear errors."""
+"""Compiles OpenCL C: options that keep NumPy's bits, binaries from the cache, clear errors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from opencl.devices import Device
 
 KERNELS = Path(__file__).parent / "kernels"
-STANDARD = (
-    "-cl-std=CL1.2"  # what every vendor compiles; NVIDIA miscompiles arrays under its default
-)
+STANDARD = "-cl-std=CL1.2"  # all vendors have it; NVIDIA miscompiles arrays under its default
 ROUNDING = "-cl-fp32-correctly-rounded-divide-sqrt"
 
 
@@ -75,35 +73,32 @@ def build(device: Device, source: str, head: str = "") -> Build:
     Raises:
         KernelError: the compiler's log and the head.
     """
-    # pyopencl appends this variable to every build, and no environment variable may change a result.
+    # pyopencl appends it to every build, and no environment variable may change a result.
     if os.environ.get("PYOPENCL_BUILD_OPTIONS"):
         raise KernelError("PYOPENCL_BUILD_OPTIONS would change the kernels' arithmetic; unset it")
     begin = perf_counter()
     text, key = head + source, None
-    if not _driver_caches(device):
+    if not device.caches_builds:
         key = _key(device, text)
         binary = binaries.load(key)
         program = _from_binary(device, binary) if binary else None
         if program is not None:
             return Build(program, cached=True, seconds=perf_counter() - begin, log="")
-    program = _from_source(device, text, head)
+    program, log = _from_source(device, text, head)
     if key is not None:
         binaries.save(key, program.binaries[0])
-    log = program.get_build_info(device.handle, _build_log()).strip()
     return Build(program, cached=False, seconds=perf_counter() - begin, log=log)
 
 
-def _from_source(device: Device, text: str, head: str) -> Any:
+def _from_source(device: Device, text: str, head: str) -> tuple[Any, str]:
     import pyopencl as cl
 
     program = cl.Program(device.context, text)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the log is kept in Build instead
-            # Created before build(), it bypasses pyopencl's own cache: that one waits a minute for
-            # the lock of a killed process, and ends in a KeyError when a file is damaged.
-            _ = program.int_ptr
-            return program.build(options(device))
+            warnings.simplefilter("ignore")  # that the log is not empty; it is returned instead
+            program.build(options(device))
+        return program, program.get_build_info(device.handle, cl.program_build_info.LOG).strip()
     except cl.Error as error:
         numbered = "\n".join(f"{i:4} {line}" for i, line in enumerate(head.splitlines(), 1))
         raise KernelError(
@@ -123,20 +118,9 @@ def _from_binary(device: Device, binary: bytes) -> Any:
         return None
 
 
-def _driver_caches(device: Device) -> bool:
-    """Return whether the driver keeps binaries on disk itself, keyed by the source."""
-    return device.nvidia or device.platform == "Portable Computing Language"
-
-
 def _key(device: Device, text: str) -> str:
     handle = device.handle
     parts = [device.platform, handle.platform.version, device.name, handle.version, device.driver]
     if device.kind == "cpu":
         parts.append(binaries.processor())
     return sha256("\0".join((*parts, *options(device), text)).encode()).hexdigest()
-
-
-def _build_log() -> Any:
-    import pyopencl as cl
-
-    return cl.program_build_info.LOG

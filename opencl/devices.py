@@ -39,6 +39,7 @@ class Device:
         local_memory: bytes a work-group.
         rounding_option: the compiler takes `-cl-fp32-correctly-rounded-divide-sqrt`.
         process: id of the process that found it.
+        inherited: the process was forked from one whose driver was already loaded.
     """
 
     handle: Any = field(repr=False)
@@ -52,14 +53,14 @@ class Device:
     local_memory: int
     rounding_option: bool
     process: int = field(repr=False)
-    # A forked child inherits the driver without its threads and handles.
     inherited: bool = field(repr=False)
 
     @cached_property
     def _context(self) -> Any:
         import pyopencl as cl
 
-        if self.inherited and self.platform != INTEL:  # seen: PoCL hangs, CUDA fails
+        # Seen: Intel's runtime works in the child, PoCL hangs. CUDA does not support it.
+        if self.inherited and self.platform != INTEL:
             raise DeviceError(
                 f"{self.name} ({self.platform}) was opened before this process was forked, and its "
                 "driver does not survive a fork; start workers with multiprocessing's 'spawn'"
@@ -108,6 +109,11 @@ class Device:
             flag = cl.command_queue_properties.PROFILING_ENABLE if timed else 0
             self._queues[timed] = cl.CommandQueue(context, properties=flag)
         return self._queues[timed]
+
+    @property
+    def caches_builds(self) -> bool:
+        """The driver keeps compiled programs on disk itself, keyed by their source."""
+        return self.nvidia or self.platform == POCL
 
     @property
     def correctly_rounded(self) -> bool:
@@ -184,7 +190,9 @@ def _install_command() -> str:
 
 
 def _enumerate(inherited: bool) -> tuple[Device, ...]:
-    with icd.complete_list():
+    # pyopencl's own caches fail where the home directory cannot be written, and wait a minute for
+    # the lock of a killed process. `opencl.binaries` has neither trouble.
+    with icd.complete_list(), icd.environment("PYOPENCL_NO_CACHE", "1"):
         try:
             import pyopencl as cl
         except ImportError as error:  # a source build without a loader

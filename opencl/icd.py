@@ -33,6 +33,20 @@ def user_choice() -> str | None:
 
 
 @contextmanager
+def environment(name: str, value: str) -> Iterator[None]:
+    """Set a variable, and put back what was there."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+@contextmanager
 def complete_list() -> Iterator[None]:
     """Make the loader see the completed list; it must first be asked for platforms inside.
 
@@ -45,16 +59,9 @@ def complete_list() -> Iterator[None]:
         return
     with tempfile.TemporaryDirectory(prefix="skillwalk-icd-") as directory:
         for name, library in entries.items():
-            (Path(directory) / name).write_text(library + "\n")
-        before = os.environ.get("OCL_ICD_VENDORS")  # unset, or empty: both mean the system's
-        os.environ["OCL_ICD_VENDORS"] = directory
-        try:
+            (Path(directory) / name).write_text(library + "\n", "utf-8", "surrogateescape")
+        with environment("OCL_ICD_VENDORS", directory):
             yield
-        finally:
-            if before is None:
-                del os.environ["OCL_ICD_VENDORS"]
-            else:
-                os.environ["OCL_ICD_VENDORS"] = before
 
 
 def _entries() -> dict[str, str]:
@@ -76,7 +83,7 @@ def _system_entries() -> dict[str, str]:
     entries = {}
     for path in sorted(directory.glob("*.icd")):
         try:
-            text = path.read_text(errors="surrogateescape").strip()
+            text = path.read_text("utf-8", "surrogateescape").strip()
         except OSError:  # unreadable for this user: the loader would skip it too
             continue
         if text:

@@ -16,6 +16,7 @@ import numpy as np
 
 from backtest import rng
 from backtest.errors import KernelError
+from backtest.market import fill, portfolio, reward
 from backtest.market import layout as host
 from backtest.market.layout import Struct
 
@@ -87,9 +88,9 @@ def expected() -> list[tuple[str, str, int]]:
     """Return (struct, field, byte offset on the host); `sizeof` stands before the fields."""
     rows = []
     for struct in STRUCTS:
-        fields = struct.dtype.fields or {}
+        offsets = {name: place[1] for name, place in (struct.dtype.fields or {}).items()}
         rows.append((struct.name, "sizeof", struct.dtype.itemsize))
-        rows += [(struct.name, name, int(fields[name][1])) for name, _, _ in struct.fields]
+        rows += [(struct.name, name, offsets[name]) for name, _, _ in struct.fields]
     return rows
 
 
@@ -127,12 +128,21 @@ def _codes() -> dict[str, str]:
         "N_PORTFOLIO": host.N_PORTFOLIO,
         "AUX_SLOT": host.AUX_SLOT,
         "PHILOX_ROUNDS": rng.ROUNDS,
+        "DSR_WARMUP": reward.DSR_WARMUP,
+    }
+    reals = {
+        "DUST": fill.DUST,
+        "Z_LIMIT": reward.Z_LIMIT,
+        "STATE_LIMIT": portfolio.STATE_LIMIT,
+        "HOLD_UNIT": portfolio.HOLD_UNIT,
     }
     words = (*rng.MULTIPLIERS, *rng.WEYL)
     names = ("PHILOX_M0", "PHILOX_M1", "PHILOX_W0", "PHILOX_W1")
-    return {name: str(value) for name, value in named.items()} | {
-        name: f"{word:#010x}u" for name, word in zip(names, words, strict=True)
-    }
+    return (
+        {name: str(value) for name, value in named.items()}
+        | {name: f"{float(np.float32(value))!r}f" for name, value in reals.items()}
+        | {name: f"{word:#010x}u" for name, word in zip(names, words, strict=True)}
+    )
 
 
 def _numbered(prefix: str, names: Iterable[str]) -> dict[str, int]:

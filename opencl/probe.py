@@ -1,4 +1,4 @@
-"""Asks a device, once per process, whether its compiler and arithmetic are what the kernels need."""
+"""Asks a device, once per process, whether its structs and its arithmetic are the host's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from backtest.errors import KernelError
 from opencl import layout
 from opencl.build import build, read
 
@@ -36,9 +37,21 @@ def probe(device: Device) -> Probe:
     """Check layout and measure arithmetic; later calls return the first answer.
 
     Raises:
-        KernelError: the device does not build the probe, or lays a struct out differently.
+        KernelError: the device does not build or run the probe, or lays a struct out differently.
         DeviceError: the device cannot be opened.
     """
+    import pyopencl as cl
+
+    try:
+        return _measure(device)
+    except cl.Error as error:
+        raise KernelError(
+            f"{device.name} ({device.platform}, driver {device.driver}) builds the probe but does "
+            f"not run it: {error}; update its driver or use another device"
+        ) from error
+
+
+def _measure(device: Device) -> Probe:
     import pyopencl as cl
 
     source = read(["exactness.cl"]) + layout.probe_source()

@@ -7,6 +7,7 @@ exploration.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ FIXED_ACTION = (int(Direction.HOLD), 2, int(Order.MARKET), 2)
 
 _EDGES = np.cumsum([0, *BRANCHES.values()])
 # Columns [start, stop) of each branch among the 13 action values.
-SPANS = tuple((int(a), int(b)) for a, b in zip(_EDGES[:-1], _EDGES[1:], strict=True))
+SPANS = tuple((int(a), int(b)) for a, b in pairwise(_EDGES))
 
 
 def learned(branches: Iterable[str]) -> tuple[int, ...]:

@@ -62,7 +62,7 @@ class Experience:
                     f"return {np.dtype(kind)}{list(shape)}"
                 )
         # a row is dead exactly when the row before it ended or was dead
-        dead = self.end == End.DEAD
+        dead = ~self.alive
         after = np.zeros_like(dead)
         after[1:] = self.end[:-1] != End.RUNNING
         if (dead != after).any():
@@ -75,7 +75,7 @@ class Experience:
     @property
     def alive(self) -> npt.NDArray[np.bool_]:
         """[T, N], rows that hold a decision."""
-        return self.end != End.DEAD
+        return np.not_equal(self.end, End.DEAD)
 
     @property
     def steps(self) -> int:
@@ -98,18 +98,10 @@ class Experience:
         """
         alive, bars = self.alive, self.bars()
         foreign = alive & ((bars < first_bar) | (bars + 1 >= stop_bar))
-        finite = np.isfinite(self.reward) & np.isfinite(self.portfolio).all(2)[:-1]
-        finite &= np.isfinite(self.portfolio[1:]).all(2)
-        for bad, what in (
-            (foreign, f"leaves the train rows [{first_bar}, {stop_bar})"),
-            (alive & ~finite, "has a reward or portfolio value that is not finite"),
-        ):
-            if bad.any():
-                step, episode = np.argwhere(bad)[0]
-                raise DataError(
-                    f"experience: step {step} of episode {episode} (bar {bars[step, episode]}) "
-                    f"{what}; look at the bars and costs around it"
-                )
+        held = np.isfinite(self.portfolio.sum(axis=2))  # a sum is finite only when all terms are
+        finite = np.isfinite(self.reward) & held[:-1] & held[1:]
+        _refuse(foreign, bars, f"leaves the train rows [{first_bar}, {stop_bar})")
+        _refuse(alive & ~finite, bars, "has a reward or portfolio value that is not finite")
 
     def to_table(self, first_episode: int = 0) -> pa.Table:
         """Return the decisions as a table, episode by episode in time order.
@@ -141,6 +133,17 @@ class Experience:
         data["equity"] = column(self.equity)
         data["position"] = column(self.portfolio[1:, :, 0])
         return pa.table(data)
+
+
+def _refuse(bad: npt.NDArray[np.bool_], bars: npt.NDArray[np.int32], what: str) -> None:
+    """Raise a DataError that names the first bad step, if there is one."""
+    if not bad.any():
+        return
+    step, episode = np.argwhere(bad)[0]
+    raise DataError(
+        f"experience: step {step} of episode {episode} (bar {bars[step, episode]}) {what}; look at "
+        "the bars and costs around it"
+    )
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,11 @@ class C51Learner:
     def copy_target(self) -> None:
         """Make the target network equal to the online one."""
         self.target.load_state_dict(self.online.state_dict())
+        self.new_target_head()
+
+    def new_target_head(self) -> None:
+        """Fold the target's head again; due whenever its parameters changed."""
+        self._target_head = self.target.head(self.branches)
 
     def set_range(self, v_max: float) -> None:
         """Place the atoms of both networks on [-v_max, v_max] without touching weights."""
@@ -75,12 +80,12 @@ class C51Learner:
         self.new_optimiser()
 
     @torch.no_grad()
-    def targets(self, batch: Batch) -> Tensor:
-        """Return the target distributions [B, atoms] of a minibatch."""
+    def targets(self, batch: Batch, head: tuple[Tensor, Tensor]) -> Tensor:
+        """Return the target distributions [B, atoms]; `head` is the online network's."""
         bars, portfolio = batch.next_bar_part, batch.next_portfolio
         return mixture_target(
-            self.online.logits(bars, portfolio, self.branches),
-            self.target.logits(bars, portfolio, self.branches),
+            self.online.logits(bars, portfolio, head),
+            self.target.logits(bars, portfolio, self._target_head),
             batch.returns,
             batch.bootstrap,
             self.online.support,
@@ -89,9 +94,10 @@ class C51Learner:
 
     def update(self, batch: Batch) -> Update:
         """Take one gradient step and move the target network when it is due."""
-        target = self.targets(batch)
+        head = self.online.head(self.branches)
+        target = self.targets(batch, head)
         result = branch_loss(
-            self.online.logits(batch.bar_part, batch.portfolio, self.branches),
+            self.online.logits(batch.bar_part, batch.portfolio, head),
             batch.action.index_select(1, self._learned),
             target,
             batch.weight,
@@ -117,5 +123,6 @@ class C51Learner:
             pairs = zip(self.target.parameters(), self.online.parameters(), strict=True)
             for old, new in pairs:
                 old.lerp_(new, tau)
+            self.new_target_head()
         elif self.updates % every == 0:
             self.copy_target()

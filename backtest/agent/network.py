@@ -7,6 +7,8 @@ portfolio, because kernels keep the bar part in a table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -75,7 +77,7 @@ class QNetwork(nn.Module):
         Folding weights instead of combining outputs gives the same function and gradient and costs
         a batch-independent [A, 1 + A] product.
         """
-        combine = dueling(branches).to(self.value.weight.device)
+        combine = dueling(tuple(branches), self.value.weight.device)
         rows = columns(branches)
         weight = self.advantage.weight.view(N_ACTIONS, -1)[rows]
         bias = self.advantage.bias.view(N_ACTIONS, -1)[rows]
@@ -83,18 +85,16 @@ class QNetwork(nn.Module):
         bias = combine @ torch.cat([self.value.bias.view(1, -1), bias])
         return weight.view(-1, self.value.in_features), bias.view(-1)
 
-    def logits(
-        self, bar_part: Tensor, portfolio: Tensor, branches: Sequence[int] = ALL_BRANCHES
-    ) -> Tensor:
-        """Return [B, A, atoms] for the actions of these branches."""
+    def logits(self, bar_part: Tensor, portfolio: Tensor, head: tuple[Tensor, Tensor]) -> Tensor:
+        """Return [B, A, atoms] for the actions of a `head`, which several calls may share."""
         hidden = self.trunk(bar_part, portfolio)
-        return nn.functional.linear(hidden, *self.head(branches)).view(len(hidden), -1, self.atoms)
+        return nn.functional.linear(hidden, *head).view(len(hidden), -1, self.atoms)
 
     def q_values(
         self, bar_part: Tensor, portfolio: Tensor, branches: Sequence[int] = ALL_BRANCHES
     ) -> Tensor:
         """Return expected returns [B, A], reward units."""
-        return expected(self.logits(bar_part, portfolio, branches), self.support)
+        return expected(self.logits(bar_part, portfolio, self.head(branches)), self.support)
 
     def numpy_state(self) -> dict[str, Floats]:
         """Return copies of all parameters by name, on the host."""
@@ -129,16 +129,17 @@ def local_spans(branches: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Return [start, stop) of each branch among the actions of these branches only."""
     sizes = [SPANS[b][1] - SPANS[b][0] for b in branches]
     edges = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-    return tuple(zip(edges[:-1], edges[1:], strict=True))
+    return tuple(pairwise(edges))
 
 
-def dueling(branches: Sequence[int]) -> Tensor:
+@cache
+def dueling(branches: tuple[int, ...], device: torch.device) -> Tensor:
     """Return the combination [A, 1 + A] that maps (V, advantages) to V + A - mean_branch(A)."""
     spans = local_spans(branches)
     matrix = torch.eye(spans[-1][1])
     for start, stop in spans:
         matrix[start:stop, start:stop] -= 1.0 / (stop - start)
-    return torch.cat([torch.ones(len(matrix), 1), matrix], dim=1)
+    return torch.cat([torch.ones(len(matrix), 1), matrix], dim=1).to(device)
 
 
 def greedy(q: Tensor, branches: Sequence[int] = ALL_BRANCHES) -> Tensor:

@@ -22,7 +22,7 @@ def project(z_target: Tensor, p: Tensor, support: Tensor) -> Tensor:
     spacing = (high - low) / (len(support) - 1)
     places = (z_target.clamp(low, high) - low) / spacing
     atoms = (support - low) / spacing
-    share = places[:, None, :] - atoms[:, None]
-    # in place on the one [B, atoms, M] array: it is the largest of an update
+    share = places[:, :, None] - atoms
+    # in place on the one [B, M, atoms] array: it is the largest of an update
     share.abs_().neg_().add_(1.0).clamp_(min=0.0)
-    return torch.bmm(share, p[:, :, None])[:, :, 0]
+    return torch.bmm(p[:, None, :], share)[:, 0]

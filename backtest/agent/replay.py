@@ -153,23 +153,35 @@ class Replay:
 
     def _gather(self, row: Tensor, weight: Tensor) -> Batch:
         """Return the batch of these rows [K, B]."""
-        picked = {
-            name: column[row]
-            for name, column in self.columns.items()
-            if name not in ("version", "priority")
-        }
-        bars = self.bar_part
+        places = row.view(-1)
+
+        def take(table: Tensor, rows: Tensor) -> Tensor:
+            # several times faster on a CPU than indexing by a [K, B] tensor
+            return table.index_select(0, rows).view(*row.shape, *table.shape[1:])
+
+        def bars(name: str) -> Tensor:
+            bar = self.columns[name].index_select(0, places)
+            return take(self.bar_part, bar - self.first_bar)
+
         return Batch(
-            bar_part=bars[picked["bar"].long() - self.first_bar],
-            portfolio=picked["portfolio"],
-            action=picked["action"].long(),
-            returns=picked["returns"],
-            bootstrap=picked["bootstrap"],
-            next_bar_part=bars[picked["next_bar"].long() - self.first_bar],
-            next_portfolio=picked["next_portfolio"],
+            bar_part=bars("bar"),
+            portfolio=take(self.columns["portfolio"], places),
+            action=take(self.columns["action"], places).long(),
+            returns=take(self.columns["returns"], places),
+            bootstrap=take(self.columns["bootstrap"], places),
+            next_bar_part=bars("next_bar"),
+            next_portfolio=take(self.columns["next_portfolio"], places),
             weight=weight,
             row=row,
         )
+
+    def newest(self, count: int, among: int) -> tuple[Tensor, Tensor]:
+        """Return bar part and portfolio of `count` states spread evenly over the newest `among`."""
+        among = min(among, self.size)
+        back = torch.arange(count, device=self.bar_part.device) * among // count
+        row = (self.cursor - 1 - back) % self.capacity
+        bar = self.columns["bar"][row] - self.first_bar
+        return self.bar_part[bar], self.columns["portfolio"][row]
 
     def set_priority(self, row: Tensor, error: Tensor) -> None:
         """Set priorities (error/scale + floor)^alpha; a row drawn twice keeps its larger one.

@@ -80,10 +80,15 @@ def cusum_events(
     """
     prices = np.asarray(close, dtype=np.float64).reshape(-1)
     prices = checked("close", prices, len(prices))
-    h = np.broadcast_to(np.asarray(threshold, dtype=np.float64), prices.shape)
+    h = np.asarray(threshold, dtype=np.float64)
+    if h.shape not in ((), prices.shape):
+        raise DataError(f"cusum_events: threshold has shape {h.shape}, close {prices.shape}")
+    h = np.broadcast_to(h, prices.shape)
     if not (h > 0).all() or not np.isfinite(h).all():
         row = int(np.argmin((h > 0) & np.isfinite(h)))
-        raise DataError(f"cusum_events: threshold = {h[row]} at row {row}; give finite values > 0")
+        raise DataError(
+            f"cusum_events: threshold = {h[row]:g} at row {row}; give finite values > 0"
+        )
     if mode == "log":
         if not (prices > 0).all():
             row = int(np.argmin(prices > 0))
@@ -159,11 +164,18 @@ def _plain(
     up, down = state
     ups, downs = [], []
     for move, limit in zip(x.tolist(), h.tolist(), strict=True):
-        up = max(up + move - drift, 0.0)
-        down = max(down - move - drift, 0.0)
+        up = up + move - drift
+        if up < 0.0:
+            up = 0.0
+        down = down - move - drift
+        if down < 0.0:
+            down = 0.0
         ups.append(up)
         downs.append(down)
-        up, down = _after(up, down, limit)
+        if down > limit:
+            down = 0.0
+        elif up > limit:
+            up = 0.0
     return ups, downs, (up, down)
 
 

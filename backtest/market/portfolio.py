@@ -11,7 +11,7 @@ import numpy as np
 from backtest.market.layout import N_PORTFOLIO, Array
 from backtest.market.reward import DSR_WARMUP, calibrated, clip, reward_scale
 
-HOLD_REFERENCE = 1000.0  # bars; log1p of it is the unit of slots 114 and 115
+HOLD_UNIT = float(1 / np.log1p(1000.0))  # slots 114 and 115 are 1 after 1,000 bars
 STATE_LIMIT = 10.0  # clip of every portfolio slot
 
 
@@ -25,7 +25,7 @@ def portfolio_state(p: Array, s: Array, bar: Array, t: Array) -> Array:
         t: int32[n], steps since each episode's start.
     """
     scale = reward_scale(p, bar["sigma"])
-    unit = np.float32(1 / np.log1p(HOLD_REFERENCE))
+    unit = np.float32(HOLD_UNIT)
     move = bar["close"] - s["entry_price"]
     out = np.empty((len(s), N_PORTFOLIO), np.float32)
     out[:, 0] = s["position"] / p["max_position"]

@@ -57,14 +57,23 @@ def walk_targets(tape: Tape, start: Array, targets: Array) -> Walk:
     return _walk(tape, start, len(targets), move)
 
 
-def _walk(tape: Tape, start: Array, steps: int, move: Callable[..., tuple[Array, Array]]) -> Walk:
-    start = np.asarray(start)
-    n = len(start)
-    if n and (start.min() < tape.start or start.max() + steps >= tape.stop):
+def check_span(tape: Tape, start: Array, steps: int) -> None:
+    """Refuse episodes that would read a bar outside the tape.
+
+    Raises:
+        IndexError: names the episodes' bars and the tape's.
+    """
+    if len(start) and (start.min() < tape.start or start.max() + steps >= tape.stop):
         raise IndexError(
             f"episodes of {steps} steps from bars {start.min()}..{start.max()} leave the tape "
             f"[{tape.start}, {tape.stop})"
         )
+
+
+def _walk(tape: Tape, start: Array, steps: int, move: Callable[..., tuple[Array, Array]]) -> Walk:
+    start = np.asarray(start)
+    n = len(start)
+    check_span(tape, start, steps)
     state = np.zeros((steps + 1, n), STATE.dtype)
     result = np.zeros((steps, n), STEP.dtype)
     state[0] = reset(tape.params, n)

@@ -19,8 +19,8 @@ inline int branch_choice(const float *q, const int n, const float epsilon, const
     if (epsilon <= 0.0f) {
         return greedy;
     }
-    const float u = uniform_draw(key, stage_round, episode, t, 2u * branch);
-    const float v = uniform_draw(key, stage_round, episode, t, 2u * branch + 1u);
+    const float u = uniform(key, stage_round, episode, t, 2u * branch);
+    const float v = uniform(key, stage_round, episode, t, 2u * branch + 1u);
     return u < epsilon ? min((int)(v * (float)n), n - 1) : greedy;
 }
 

@@ -171,3 +171,11 @@ inline EpisodeState reset(__constant const MarketParams *p)
     s.prev_equity = p->initial_capital;
     return s;
 }
+
+// A row after the episode's end: no decision, no reward.
+inline StepResult dead_step(void)
+{
+    StepResult r = {0};
+    r.end = END_DEAD;
+    return r;
+}

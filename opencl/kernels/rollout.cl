@@ -1,24 +1,17 @@
 // Arguments and output rows that both rollout kernels share. Row (t, episode) is t*n + episode.
 
 // Record what a step did; trace and portfolio rows are optional (null pointers).
-inline void record_step(__global uchar4 *actions, __global float *rewards, __global uchar *ends,
-                        __global StepResult *trace, const long row, const int4 action,
+inline void record_step(__global uchar4 *actions, __global float *rewards, __global float *equity,
+                        __global uchar *ends, __global StepResult *trace, const long row, const int4 action,
                         const StepResult *r)
 {
     actions[row] = convert_uchar4(action);
     rewards[row] = r->reward;
+    equity[row] = r->equity;
     ends[row] = (uchar)r->end;
     if (trace != 0) {
         trace[row] = *r;
     }
-}
-
-// A row after the episode's end: no decision, no reward.
-inline StepResult dead_step(void)
-{
-    StepResult r = {0};
-    r.end = END_DEAD;
-    return r;
 }
 
 // portfolio is [steps + 1][N_PORTFOLIO][n]: neighbours write neighbours.

@@ -43,6 +43,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
     __global const int *restrict start,    // [n], global bar of step 0
     __global uchar4 *restrict actions,     // [steps][n]
     __global float *restrict rewards,      // [steps][n]
+    __global float *restrict equity,       // [steps][n], currency
     __global uchar *restrict ends,         // [steps][n]
     __global float *restrict portfolio,    // [steps + 1][N_PORTFOLIO][n] or null
     __global StepResult *restrict trace,   // [steps][n] or null
@@ -148,7 +149,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
                 r = step(params, &state, action, bars[bar], bars[bar + 1], t, t == steps - 1, aux[bar]);
                 alive = r.end == END_RUNNING;
             }
-            record_step(actions, rewards, ends, trace, row, action, &r);
+            record_step(actions, rewards, equity, ends, trace, row, action, &r);
         }
     }
 }

@@ -1,5 +1,7 @@
 // Rollout for CPUs: one work-item walks LANES episodes side by side, activations in vectors.
 
+typedef float16 lanes_t; // LANES floats
+
 // out[j] = act(bias[j] + sum_k weight[j][k] * in[k]) for LANES episodes; four outputs at a time
 // so that one load of in[k] feeds four multiply-adds.
 inline void dense_lanes(__global const float *restrict weight, __global const float *restrict bias,
@@ -57,6 +59,7 @@ __kernel void rollout_lanes(
     __global const int *restrict start,    // [n], global bar of step 0
     __global uchar4 *restrict actions,     // [steps][n]
     __global float *restrict rewards,      // [steps][n]
+    __global float *restrict equity,       // [steps][n], currency
     __global uchar *restrict ends,         // [steps][n]
     __global float *restrict portfolio,    // [steps + 1][N_PORTFOLIO][n] or null
     __global StepResult *restrict trace,   // [steps][n] or null
@@ -137,7 +140,7 @@ __kernel void rollout_lanes(
                 r = step(params, &state[i], action, bars[bar], bars[bar + 1], t, t == steps - 1, aux[bar]);
                 alive[i] = r.end == END_RUNNING;
             }
-            record_step(actions, rewards, ends, trace, row, action, &r);
+            record_step(actions, rewards, equity, ends, trace, row, action, &r);
         }
     }
 }

@@ -88,7 +88,7 @@ __kernel void random_sim_kernel(__constant const MarketParams *params, __global 
     for (int t = 0; t < steps; t++, bar++) {
         const Bar nxt = bars[bar + 1];
         if ((t & 3) == 0) {
-            word = philox4x32_10(key, (uint4)(stage_round, (uint)i, (uint)t, 0u));
+            word = philox4x32_10((uint4)(stage_round, (uint)i, (uint)t, 0u), key);
         }
         // 4 directions x 3 magnitudes x 3 orders x 3 urgencies = 108 combinations
         const uint pick = mul_hi((t & 3) == 0 ? word.x : (t & 3) == 1 ? word.y : (t & 3) == 2 ? word.z : word.w, 108u);

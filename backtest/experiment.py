@@ -1,0 +1,165 @@
+"""One study on one lake: where its files are and which bars each fold may read.
+
+Everything that a step of the pipeline reads goes through here, cut to the rows it may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from backtest import identity
+from backtest.calendar_folds import calendar_folds, feature_windows, fold_of
+from backtest.config import Config, Instrument
+from backtest.data.bars import Bars, read_bars
+from backtest.errors import DataError
+from backtest.features.adx import AdxSeed
+from backtest.features.parquet import read_features, write_features
+from backtest.features.scaler import Scaler
+from backtest.features.state import RECENT, bar_state
+from backtest.features.table import FeatureTable, compute, joined
+from backtest.lake import Lake
+from backtest.market.layout import Array
+from backtest.market.records import bar_records
+from backtest.market.tape import Tape, market_params
+from backtest.splits import Fold, Window
+
+# Rows a window's feature file holds before its first bar: the state reads 28 differences, and the
+# first decision of a test window is taken one bar before it.
+LEAD = RECENT + 1
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A configuration on a lake."""
+
+    config: Config
+    lake: Lake
+
+    @cached_property
+    def study_id(self) -> str:
+        """Identity of settings and code."""
+        return identity.study_id(self.config)
+
+    def instrument(self, name: str) -> Instrument:
+        """Return the settings of one instrument."""
+        return self.config.instrument_settings(name)
+
+    def always_open(self, name: str) -> bool:
+        """Return whether the instrument trades around the clock."""
+        return self.instrument(name).calendar == "24/7"
+
+    def bars(self, name: str) -> Bars:
+        """Return the cleaned bars of one instrument.
+
+        Raises:
+            DataError: they were not ingested.
+        """
+        path = self.lake.bars(name)
+        if not path.is_file():
+            raise DataError(f"{path}: no bars of {name}; run `skillwalk ingest` or asset bars")
+        return _bars(path, path.stat().st_mtime_ns)
+
+    def folds(self, name: str) -> list[Fold]:
+        """Return the folds of one instrument, of every status."""
+        bars = self.bars(name)
+        return calendar_folds(self.config.folds, bars.time, bars.session, self.always_open(name))
+
+    def fold(self, name: str, key: str) -> Fold:
+        """Return the fold of a partition key; outside the history it is skipped."""
+        return fold_of(self.folds(name), key)
+
+    def windows(self, name: str) -> dict[str, Window]:
+        """Return key -> bars of every calendar window, in the order of time."""
+        bars = self.bars(name)
+        return feature_windows(self.config.folds, bars.time, bars.session, self.always_open(name))
+
+    def history_keys(self, name: str, key: str) -> list[str]:
+        """Return the train and validation windows of a fold, in the order of time."""
+        keys = list(self.windows(name))
+        at = keys.index(key)
+        return keys[at - self.config.folds.train - self.config.folds.validation : at]
+
+    def fold_id(self, name: str, fold: Fold) -> str:
+        """Return the identity of a fold: study, instrument, key and every bar up to its end."""
+        rows = identity.rows_hash(self.bars(name), fold.test.stop)
+        return identity.fold_id(self.study_id, name, fold.key, rows)
+
+    def write_window(self, name: str, key: str) -> FeatureTable:
+        """Compute the features of one window from the whole history and write its file."""
+        window = self.windows(name)[key]
+        path = self.lake.bars(name)
+        table = _features(path, path.stat().st_mtime_ns, self.config.features.adx_seed)
+        part = table.slice(max(window.start - LEAD, 0), window.stop)
+        write_features(part, self.lake.features(self.study_id, name, key))
+        return part
+
+    def read_windows(self, name: str, keys: Sequence[str]) -> FeatureTable:
+        """Return the features of consecutive windows, with the lead of the first."""
+        bounds = self.windows(name)
+        tables = [read_features(self.lake.features(self.study_id, name, key)) for key in keys]
+        rest = [
+            table.slice(bounds[key].start, bounds[key].stop)
+            for key, table in zip(keys[1:], tables[1:], strict=True)
+        ]
+        return joined([tables[0], *rest])
+
+
+@dataclass(frozen=True)
+class FoldMarket:
+    """What a fold fits on its train rows, and how it cuts a table into what may be seen."""
+
+    config: Config
+    instrument: Instrument
+    fold: Fold
+    base: float  # points, close[train.start]
+    scaler: Scaler
+
+    @classmethod
+    def fit(
+        cls, config: Config, instrument: Instrument, fold: Fold, table: FeatureTable
+    ) -> FoldMarket:
+        """Fit base and scaler on train rows; no other row is read."""
+        train = table.slice(fold.train.start, fold.train.stop)
+        rows = table.rows(fold.train.start, fold.train.stop)
+        scaler = Scaler.fit(rows, config.features.scaler)
+        return cls(config, instrument, fold, float(train.close[0]), scaler)
+
+    def cut(self, table: FeatureTable, start: int, stop: int) -> tuple[Tape, Array]:
+        """Return the tape and the states float32[n, 115] of bars [start, stop)."""
+        seen = table.slice(max(start - RECENT, table.first_bar), stop)
+        part = seen.slice(start, stop)
+        params = market_params(self.config, self.instrument, self.base)
+        records = bar_records(part, self.base, table.volume_known)
+        state = bar_state(
+            seen, self.scaler, tick_size=self.instrument.tick_size, start=start, stop=stop
+        )
+        return Tape(start, records, params, np.zeros(len(part), np.float32)), state
+
+    def train(self, table: FeatureTable) -> tuple[Tape, Array]:
+        """Return what training may read."""
+        return self.cut(table, self.fold.train.start, self.fold.train.stop)
+
+    def validation(self, table: FeatureTable) -> tuple[Tape, Array]:
+        """Return the validation window and the bar before it, on which it first decides."""
+        return self.cut(table, self.fold.validation.start - 1, self.fold.validation.stop)
+
+    def test(self, table: FeatureTable) -> tuple[Tape, Array]:
+        """Return the test window and the bar before it, on which it first decides."""
+        return self.cut(table, self.fold.test.start - 1, self.fold.test.stop)
+
+
+# Steps of one process come back to the same files: keep the last few.
+@lru_cache(maxsize=4)
+def _bars(path: Path, version: int) -> Bars:
+    # version is the file's time stamp: a file written again is read again
+    return read_bars(path)
+
+
+@lru_cache(maxsize=1)
+def _features(path: Path, version: int, adx_seed: AdxSeed) -> FeatureTable:
+    return compute(_bars(path, version), adx_seed)

@@ -1,0 +1,120 @@
+"""Collector and evaluator on a device: what `backtest.agent.train_fold` plays with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from backtest import rng
+from backtest.agent.experience import Experience
+from backtest.agent.protocols import Score, WindowName
+from backtest.agent.weights import PolicyWeights
+from backtest.evaluation.metrics import daily_returns
+from backtest.evaluation.ratios import sharpe
+from backtest.market.layout import COMPONENTS, Array, End
+from opencl.rollout import Rollout, Trajectories
+
+# A long train window is scored in this many consecutive episodes, the lanes of one work-item.
+SEGMENTS = 16
+LEAST_SEGMENT = 256  # steps
+
+
+@dataclass(frozen=True)
+class DeviceCollector:
+    """Epsilon-greedy episodes from random bars of the train window.
+
+    Attributes:
+        rollout: holds the train rows and nothing else.
+        key: uint32[2], of seed, instrument and fold.
+        envs: episodes a round.
+        steps: steps an episode; fewer when the window is shorter.
+    """
+
+    rollout: Rollout
+    key: Array
+    envs: int
+    steps: int
+
+    def collect(self, weights: PolicyWeights, round: int, epsilon: float) -> Experience:
+        """Return one round's experience; see `backtest.agent.protocols.Collector`."""
+        tape = self.rollout.tape
+        # the last decision of a window is taken at stop - 2
+        steps = min(self.steps, len(tape.bars) - 1)
+        room = len(tape.bars) - steps
+        u = rng.uniform(self.key, rng.Stage.START, round, np.arange(self.envs), 0, 0)
+        start = tape.start + (u * np.float32(room)).astype(np.int64)
+        out = self.rollout.run(
+            [weights],
+            start[None],
+            steps,
+            self.key[None],
+            stage_round=int(rng.stream(rng.Stage.COLLECT, round)),
+            epsilon=epsilon,
+            portfolio=True,
+            trace=True,
+        )
+        return experience(out)
+
+
+def experience(out: Trajectories) -> Experience:
+    """Return trajectories with portfolio and trace as the learner's experience."""
+    assert out.portfolio is not None
+    assert out.trace is not None
+    return Experience(
+        start=out.start,
+        action=out.action,
+        reward=out.reward,
+        end=out.end,
+        portfolio=np.ascontiguousarray(out.portfolio),
+        components=np.stack([out.trace[name] for name in COMPONENTS], axis=-1),
+        equity=out.equity,
+    )
+
+
+@dataclass(frozen=True)
+class DeviceEvaluator:
+    """The greedy policy through the train or the validation window.
+
+    Attributes:
+        rollouts: by window; each holds the rows of its window only.
+        session: int32[n] by window, session date of each bar on the tape.
+        key: uint32[2]; greedy play draws nothing, the kernel wants one.
+        sessions_per_year: of the instrument's calendar.
+    """
+
+    rollouts: dict[WindowName, Rollout]
+    session: dict[WindowName, Array]
+    key: Array
+    sessions_per_year: float
+
+    def evaluate(self, weights: PolicyWeights, window_name: WindowName) -> Score:
+        """Return the score of one window; see `backtest.agent.protocols.Evaluator`."""
+        rollout = self.rollouts[window_name]
+        bars = len(rollout.tape.bars) - 1
+        parts = SEGMENTS if window_name == "train" and bars >= SEGMENTS * LEAST_SEGMENT else 1
+        steps = bars // parts
+        start = rollout.tape.start + np.arange(parts) * steps
+        out = greedy(rollout, [weights], start[None], steps, self.key[None])
+        pnl = np.where(out.end == End.DEAD, 0.0, out.equity.astype(np.float64))
+        capital = float(rollout.tape.params["initial_capital"])
+        before = np.concatenate([np.full((1, parts), capital), pnl[:-1]])
+        earned = np.where(out.end == End.DEAD, 0.0, pnl - before).T.ravel()
+        rows = (start[:, None] + np.arange(1, steps + 1) - rollout.tape.start).ravel()
+        returns, _ = daily_returns(self.session[window_name][rows], earned, capital)
+        return Score(sharpe(returns, self.sessions_per_year), float(earned.sum()), returns)
+
+
+def greedy(
+    rollout: Rollout,
+    policies: Sequence[PolicyWeights],
+    start: Array,
+    steps: int,
+    keys: Array,
+    *,
+    trace: bool = False,
+) -> Trajectories:
+    """Play policies without exploration; start is int[P, E]."""
+    stage_round = int(rng.stream(rng.Stage.VALIDATE, 0))
+    return rollout.run(policies, start, steps, keys, stage_round=stage_round, trace=trace)

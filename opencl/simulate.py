@@ -1,0 +1,147 @@
+"""The market kernels on a device: given targets, given actions, or random actions."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from backtest.market.layout import STATE, STEP, Array
+from backtest.market.tape import Tape
+from backtest.market.walk import Walk, check_span
+from opencl.buffers import DeviceArray, empty, upload
+from opencl.devices import Device
+from opencl.programs import Program
+
+MARKET_FILES = ("philox.cl", "fill.cl", "reward.cl", "market.cl")
+GROUP = 64  # work-items a group; global sizes are padded to it
+
+
+@cache
+def simulator(device: Device) -> Simulator:
+    """Return the compiled market kernels of a device, one object for all calls."""
+    return Simulator(device)
+
+
+class DeviceTape:
+    """A tape's rows on a device: the first kernel arguments of everything that walks it."""
+
+    def __init__(self, device: Device, tape: Tape) -> None:
+        """Copy parameters, bars and aux; nothing outside [start, stop) leaves the host."""
+        self.tape = tape
+        self.params = upload(device, tape.params.reshape(1))
+        self.bars = upload(device, tape.bars)
+        self.aux = upload(device, tape.aux)
+
+    @property
+    def arguments(self) -> tuple[object, object, object]:
+        """Parameters, bars, aux as buffers."""
+        return self.params.buffer, self.bars.buffer, self.aux.buffer
+
+
+class Simulator:
+    """Runs `simulate.cl`; results equal `backtest.market.walk` bit for bit."""
+
+    def __init__(self, device: Device) -> None:
+        """Compile for one device."""
+        self.device = device
+        self.program = Program(device, (*MARKET_FILES, "simulate.cl"))
+
+    def targets(self, tape: Tape, start: Array, targets: Array) -> tuple[Array, Array]:
+        """Run target positions with market orders (portfolio_sim_kernel).
+
+        Args:
+            tape: bars and parameters.
+            start: int[n], decision bar of each strategy's step 0.
+            targets: float32[steps, n], units.
+
+        Returns:
+            Equity float32[steps, n] at close[b+1], and `StepResult` records [steps, n].
+        """
+        steps, n = targets.shape
+        check_span(tape, start, steps)
+        rows = DeviceTape(self.device, tape)
+        equity = empty(self.device, (steps, n), np.float32)
+        trace = empty(self.device, (steps, n), STEP.dtype)
+        final = empty(self.device, n, STATE.dtype)
+        self._launch(
+            "portfolio_sim_kernel",
+            n,
+            *rows.arguments,
+            self._up(start, np.int32),
+            self._up(targets, np.float32),
+            equity.buffer,
+            trace.buffer,
+            final.buffer,
+            np.int32(tape.start),
+            np.int32(n),
+            np.int32(steps),
+        )
+        return equity.read(), trace.read()
+
+    def actions(self, tape: Tape, start: Array, actions: Array) -> Walk:
+        """Run given actions, uint8[steps, n, 4], and return every state and result."""
+        steps, n = actions.shape[:2]
+        check_span(tape, start, steps)
+        rows = DeviceTape(self.device, tape)
+        trace = empty(self.device, (steps, n), STEP.dtype)
+        states = empty(self.device, (steps + 1, n), STATE.dtype)
+        self._launch(
+            "action_sim_kernel",
+            n,
+            *rows.arguments,
+            self._up(start, np.int32),
+            self._up(actions, np.uint8),
+            trace.buffer,
+            states.buffer,
+            np.int32(tape.start),
+            np.int32(n),
+            np.int32(steps),
+        )
+        return Walk(states.read(), trace.read())
+
+    def random(
+        self, tape: Tape, start: Array, steps: int, key: Array, stage_round: int
+    ) -> tuple[Array, Array]:
+        """Run uniform random actions: rewards float32[steps, n] and final states [n]."""
+        n = len(start)
+        check_span(tape, start, steps)
+        rewards = empty(self.device, (steps, n), np.float32)
+        final = empty(self.device, n, STATE.dtype)
+        rows = DeviceTape(self.device, tape)
+        self.random_into(
+            rows, upload(self.device, start.astype(np.int32)), rewards, final, key, stage_round
+        )
+        return rewards.read(), final.read()
+
+    def random_into(
+        self,
+        rows: DeviceTape,
+        start: DeviceArray,
+        rewards: DeviceArray,
+        final: DeviceArray,
+        key: Array,
+        stage_round: int,
+    ) -> object:
+        """Enqueue `random_sim_kernel` on arrays that lie on the device; return its event."""
+        steps, n = rewards.shape
+        return self._launch(
+            "random_sim_kernel",
+            n,
+            *rows.arguments,
+            start.buffer,
+            rewards.buffer,
+            final.buffer,
+            key.astype(np.uint32),
+            np.uint32(stage_round),
+            np.int32(rows.tape.start),
+            np.int32(n),
+            np.int32(steps),
+        )
+
+    def _up(self, array: Array, dtype: type[np.generic]) -> object:
+        return upload(self.device, np.ascontiguousarray(array, dtype)).buffer
+
+    def _launch(self, name: str, n: int, *arguments: object) -> object:
+        size = -(-n // GROUP) * GROUP
+        return self.program.kernel(name)(self.device.queue, (size,), (GROUP,), *arguments)

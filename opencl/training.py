@@ -1,0 +1,255 @@
+"""One training run: one fold, one seed, from feature files to a policy file beside its summary.
+
+`train_seed` is pure and picklable: it writes only its own two files, so a runner may call it in
+any process. A run that was already made, on the same device, is not made again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backtest import identity, rng
+from backtest.agent import train_fold
+from backtest.agent.checkpoint import Policy, save_policy
+from backtest.agent.experience import Experience
+from backtest.agent.plan import Plan, never, silent
+from backtest.config import Config
+from backtest.data.session import sessions_per_year
+from backtest.errors import DataError
+from backtest.experiment import Experiment, FoldMarket
+from backtest.lake import Lake, read_json, write_json
+from opencl.collector import DeviceCollector, DeviceEvaluator
+from opencl.devices import Device, select
+from opencl.rollout import Rollout, Shape
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class TrainSpec:
+    """What to train; plain values only."""
+
+    config: Config
+    lake: Path
+    instrument: str
+    fold_key: str
+    seed: int
+    run_id: str
+
+    @property
+    def experiment(self) -> Experiment:
+        """The study on its lake."""
+        return Experiment(self.config, Lake(self.lake))
+
+
+def shape(config: Config) -> Shape:
+    """Return what rollout programs of this configuration are specialised to."""
+    network = config.network
+    return Shape(network.hidden, network.atoms, config.learner.branches)
+
+
+def exploring_collection(spec: TrainSpec, device: Device) -> Experience:
+    """Collect the first round of a seed: untrained weights, every action at random.
+
+    `train_seed` begins with the same round: equal keys give equal experience.
+    """
+    run = _prepare(spec, device)
+    from backtest.agent.training_state import begin
+
+    state = begin(run.plan)
+    weights = state.learner.online.weights(state.learner.v_max)
+    epsilon = spec.config.learner.epsilon_start
+    return run.collector.collect(weights, 0, epsilon)
+
+
+def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | None = None) -> Path:
+    """Train one seed of one fold and return the path of its summary (JSON).
+
+    The summary holds the `policy` row, the `curve` rows, and the trial with its validation
+    returns by session. The safetensors file lies beside it.
+
+    Args:
+        spec: what to train.
+        stop: asked between blocks of updates; stopped runs resume.
+        log: receives at most about ten lines.
+    """
+    import torch
+
+    torch.set_num_threads(1)  # so that a result does not depend on the number of cores
+    device = select(spec.config.runtime.device)
+    experiment = spec.experiment
+    fold = experiment.fold(spec.instrument, spec.fold_key)
+    fold_id = experiment.fold_id(spec.instrument, fold)
+    folder = experiment.lake.policies(experiment.study_id, spec.instrument, spec.fold_key, fold_id)
+    summary = folder / f"seed_{spec.seed}.json"
+    made_by = identity.digest(identity.canonical([fold_id, spec.seed, device.describe()["name"]]))
+    if summary.is_file() and read_json(summary).get("made_by") == made_by:
+        return summary
+    started, clock = datetime.now(UTC), time.perf_counter()
+    run = _prepare(spec, device)
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = replace(
+        run.plan,
+        progress=_progress(log, spec) if log else silent,
+        stop=stop,
+        state_file=folder / f"seed_{spec.seed}.state",
+    )
+    trained = train_fold(plan, run.collector, run.evaluator)
+    if trained.range_failed and log:
+        log(f"seed {spec.seed}: more than 5 % of the mass lies on the edge atoms after widening")
+    path = folder / f"seed_{spec.seed}.safetensors"
+    labels = {
+        "instrument": spec.instrument,
+        "fold_key": spec.fold_key,
+        "fold_id": fold_id,
+        "run_id": spec.run_id,
+        "device": device.name,
+    }
+    weight_hash = save_policy(
+        path,
+        Policy(
+            state=trained.state_dict,
+            network=spec.config.network,
+            branches=spec.config.learner.branches,
+            v_max=trained.v_max,
+            center=run.market.scaler.center,
+            scale=run.market.scaler.scale,
+            base=run.market.base,
+            seed=spec.seed,
+            config_hash=experiment.study_id,
+            epoch=trained.best_epoch,
+            update=trained.best.update,
+            steps=trained.steps,
+            labels=labels,
+        ),
+    )
+    network = spec.config.network
+    key = {"fold_id": fold_id, "seed": spec.seed}
+    policy = {
+        **key,
+        "variant": "none",
+        "run_id": spec.run_id,
+        "network": f"{network.kind} {'-'.join(map(str, network.hidden))} x {network.atoms}",
+        "path": path.relative_to(spec.lake).as_posix(),
+        "weight_hash": weight_hash,
+        "steps": trained.steps,
+        "updates": trained.updates,
+        "best_epoch": trained.best_epoch,
+        "validation_sharpe": trained.best.validation.sharpe,
+        "train_sharpe": trained.best.train.sharpe,
+        "v_min": trained.v_min,
+        "v_max": trained.v_max,
+        "edge_mass": trained.edge_mass,
+        "device": device.name,
+    }
+    sessions = np.unique(run.evaluator.session["validation"][1:])
+    trial = {
+        "trial_id": made_by,
+        "study_id": experiment.study_id,
+        "fold_id": fold_id,
+        "kind": "train",
+        "params": {},
+        "seed": spec.seed,
+        "phase": None,
+        "objective": trained.best.validation.sharpe,
+        "started": started.isoformat(),
+        "seconds": time.perf_counter() - clock,
+        "status": "complete",
+    }
+    returns = trained.best.validation.returns * spec.config.market.initial_capital
+    if len(returns) != len(sessions):
+        raise DataError(f"{len(returns)} validation returns for {len(sessions)} sessions")
+    write_json(
+        summary,
+        {
+            "made_by": made_by,
+            "range_failed": trained.range_failed,
+            "policy": policy,
+            "curve": [{**key, **row} for row in trained.curves],
+            "trial": trial,
+            "trial_return": [
+                {"session": int(day), "pnl": float(pnl)}
+                for day, pnl in zip(sessions, returns, strict=True)
+            ],
+        },
+    )
+    return summary
+
+
+@dataclass(frozen=True)
+class _Run:
+    market: FoldMarket
+    plan: Plan
+    collector: DeviceCollector
+    evaluator: DeviceEvaluator
+
+
+def _prepare(spec: TrainSpec, device: Device) -> _Run:
+    """Cut the fold's rows and put them on the device: train rows and validation rows apart."""
+    experiment, config = spec.experiment, spec.config
+    name = spec.instrument
+    fold = experiment.fold(name, spec.fold_key)
+    instrument = experiment.instrument(name)
+    table = experiment.read_windows(name, experiment.history_keys(name, spec.fold_key))
+    market = FoldMarket.fit(config, instrument, fold, table)
+    train_tape, train_state = market.train(table)
+    validation_tape, validation_state = market.validation(table)
+    made = partial(Rollout, device, shape=shape(config))
+    train = made(train_tape, train_state)
+    validation = made(validation_tape, validation_state)
+    key = rng.key(spec.seed, name, spec.fold_key)
+    session = experiment.bars(name).session
+    plan = Plan(
+        bar_part=train_state,
+        first_bar=train_tape.start,
+        learner=config.learner,
+        network=config.network,
+        seed=spec.seed,
+        stream=rng.hash32(f"{name}|{spec.fold_key}"),
+        config_hash=experiment.study_id,
+    )
+    learner = config.learner
+    return _Run(
+        market=market,
+        plan=plan,
+        collector=DeviceCollector(train, key, learner.envs, learner.episode_steps),
+        evaluator=DeviceEvaluator(
+            {"train": train, "validation": validation},
+            {
+                "train": session[train_tape.start : train_tape.stop],
+                "validation": session[validation_tape.start : validation_tape.stop],
+            },
+            key,
+            sessions_per_year(instrument.calendar),
+        ),
+    )
+
+
+def _progress(log: Log, spec: TrainSpec) -> Callable[[int, int, Any], None]:
+    """Return a reporter that writes one line an epoch."""
+    clock = time.perf_counter()
+
+    def report(done: int, total: int, row: Any) -> None:
+        if row is None:
+            return
+        seconds = time.perf_counter() - clock
+        left = seconds / done * (total - done) if done else float("nan")
+        log(
+            f"seed {spec.seed} epoch {row['epoch']}: loss {row['loss']:.3f}, validation Sharpe "
+            f"{_shown(row['validation_sharpe'])}, {row['steps_per_s']:,.0f} steps/s, "
+            f"{row['updates_per_s']:,.0f} updates/s, {left:.0f} s left"
+        )
+
+    return report
+
+
+def _shown(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.2f}"

@@ -1,0 +1,68 @@
+"""Speed of the features on one core, bars per second: `python -m tests.bench.features [N_BARS]`.
+
+Random-walk bars with ticks, whose CUSUM fires about every 170 bars; and a ramp, the worst case of
+the CUSUM filter, whose walks never meet. Best of two runs; figures are printed, never asserted.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from backtest.features.adx import directional
+from backtest.features.cusum import DRIFT, THRESHOLD, cusum_filter
+from backtest.features.market import market_features
+from backtest.features.prices import differences
+from backtest.features.rolling import quotient
+from backtest.features.slow import slow_features
+from backtest.features.volatility import sigma
+
+
+def best_rate(function: Callable[[], object], n_bars: int) -> float:
+    """Return bars per CPU second of the faster of two calls; busy neighbours do not count."""
+    seconds = []
+    for _ in range(2):
+        start = time.process_time()
+        function()
+        seconds.append(time.process_time() - start)
+    return n_bars / min(seconds)
+
+
+def run(n_bars: int = 2_000_000) -> list[tuple[str, float, str]]:
+    """Return (name, figure, unit) rows."""
+    rng = np.random.default_rng(0)
+    close = 5000 + 0.25 * np.round(np.cumsum(rng.normal(0, 4.8, n_bars)))
+    open_ = close + 0.25 * np.round(rng.normal(0, 2, n_bars))
+    high = np.maximum(open_, close) + 0.25 * rng.integers(0, 5, n_bars)
+    low = np.minimum(open_, close) - 0.25 * rng.integers(0, 5, n_bars)
+    volume = rng.integers(0, 1000, n_bars).astype(np.float64)
+    roll = np.zeros(n_bars, dtype=np.bool_)
+    stamps = np.arange(1, n_bars + 1, dtype=np.int64) * 60_000_000_000
+    columns = (open_, high, low, close, volume, roll, stamps)
+
+    def adx_and_cusum() -> None:
+        difference = differences(open_, close, roll)
+        directional(high, low, close)
+        cusum_filter(quotient(difference, sigma(difference)), DRIFT, THRESHOLD)
+
+    def cusum_of_ramp() -> None:
+        cusum_filter(np.ones(n_bars), DRIFT, THRESHOLD)
+
+    def all_columns() -> None:
+        market_features(*columns)
+        slow_features(*columns)
+
+    return [
+        ("features: ADX, DX, DI and CUSUM", best_rate(adx_and_cusum, n_bars), "bars/s"),
+        ("features: CUSUM filter on a ramp", best_rate(cusum_of_ramp, n_bars), "bars/s"),
+        ("features: all 42", best_rate(lambda: market_features(*columns), n_bars), "bars/s"),
+        ("features: all 42 and their slow twins", best_rate(all_columns, n_bars), "bars/s"),
+    ]
+
+
+if __name__ == "__main__":
+    for name, figure, unit in run(int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000):
+        print(f"{name:45s} {figure:14,.0f} {unit}")
