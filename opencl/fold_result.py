@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class Episode:
     account: Account
     trace: Array  # `StepResult` records [n]
     metrics: Mapping[str, float | None]
-    sharpe: Interval
+    sharpe: Interval | None
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,14 @@ class TestWindow:
         """Number of decisions, and of equity rows."""
         return len(self.market.fold.test)
 
-    def episode(self, trace: Array, order: Array | None) -> Episode:
-        """Account for one trace, compare host and device, and compute its metrics."""
+    def episode(self, trace: Array, order: Array | None, *, interval: bool = True) -> Episode:
+        """Account for one trace, compare host and device, and compute its metrics.
+
+        Args:
+            trace: `StepResult` records [steps].
+            order: integers [steps], `Order`; None: market orders.
+            interval: bootstrap the Sharpe as well.
+        """
         settings, rules = self.market.instrument, self.config.market
         found = account(trace, order, self.table, self.first, settings, rules)
         reconcile(found, trace, settings, rules)
@@ -98,12 +105,18 @@ class TestWindow:
         trades = {name: found.trades[name] for name in ("bars", "pnl", "reason")}
         year = sessions_per_year(settings.calendar)
         values = fold_metrics(columns, trades, rules.initial_capital, year)
-        returns, _ = daily_returns(self.session, found.pnl, rules.initial_capital)
+        return Episode(found, trace, values, self._sharpe(found) if interval else None)
+
+    def _sharpe(self, found: Account) -> Interval:
         chance = self.config.evaluation
-        interval = sharpe_interval(
-            returns, year, self.key, resamples=chance.bootstrap, confidence=chance.confidence
+        returns, _ = daily_returns(self.session, found.pnl, self.config.market.initial_capital)
+        return sharpe_interval(
+            returns,
+            sessions_per_year(self.market.instrument.calendar),
+            self.key,
+            resamples=chance.bootstrap,
+            confidence=chance.confidence,
         )
-        return Episode(found, trace, values, interval)
 
 
 def evaluate_fold(
@@ -144,7 +157,7 @@ def evaluate_fold(
         "fold": [row],
         "policy": [s["policy"] for s in summaries],
         "curve": [_declared(row) for s in summaries for row in s["curve"]],
-        "trial": [s["trial"] for s in summaries],
+        "trial": [_trial(s["trial"]) for s in summaries],
         "trial_return": [
             {"trial_id": s["trial"]["trial_id"], **row}
             for s in summaries
@@ -219,8 +232,11 @@ def _play_baselines(window: TestWindow, turnover: float) -> tuple[list[Episode],
     targets = np.concatenate([fixed, random], axis=1)
     start = np.full(targets.shape[1], window.first)
     _, trace = simulator(select(window.config.runtime.device)).targets(window.tape, start, targets)
-    episodes = [window.episode(trace[:, i], None) for i in range(targets.shape[1])]
-    return episodes[: len(DETERMINISTIC)], episodes[len(DETERMINISTIC) :]
+    count = len(DETERMINISTIC)
+    return (
+        [window.episode(trace[:, i], None) for i in range(count)],
+        [window.episode(trace[:, count + i], None, interval=False) for i in range(draws)],
+    )
 
 
 def _episode_tables(
@@ -293,6 +309,11 @@ CURVE = (
     "steps_per_s",
     "updates_per_s",
 )
+
+
+def _trial(row: Mapping[str, Any]) -> Row:
+    """Return the row of table trial; JSON holds its time as text."""
+    return {**row, "started": datetime.fromisoformat(row["started"])}
 
 
 def _declared(row: Mapping[str, Any]) -> Row:

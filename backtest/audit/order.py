@@ -124,7 +124,7 @@ def t_statistic(x: Array) -> float:
     mean = float(x.mean())
     if len(x) < 2:
         return 0.0
-    error = float(x.std(ddof=1)) / len(x) ** 0.5
+    error = float(x.std(ddof=1)) / math.sqrt(len(x))
     if error == 0:
         return math.copysign(math.inf, mean) if mean else 0.0
     return mean / error

@@ -74,8 +74,9 @@ def target_paths(tape: Tape, start: Array, steps: int, key: Array, episode: Arra
         "random": random_path(accurate, _uniform(key, episode, steps, DRAW_RANDOM)),
         "inverse": -foresight,
     }
-    targets: Array = np.stack([paths[name] for name in POLICIES], axis=1)
-    return np.multiply(targets, tape.params["max_position"], dtype=np.float32)
+    sides: Array = np.stack([paths[name] for name in POLICIES], axis=1).astype(np.float32)
+    sides *= tape.params["max_position"]
+    return sides
 
 
 def random_path(model: Array, u: Array) -> Array:

@@ -68,15 +68,16 @@ class Audit:
         """One line: the order and its smallest gap, or the worst failure."""
         horizons = " and ".join(f"{h:,}" for h in sorted({gap.horizon for gap in self.required}))
         head = f"audit {self.formula} {self.source} T={horizons}:"
-        tail = f", {len(self.warnings)} warnings" if self.warnings else ""
+        count = len(self.warnings)
+        tail = f", {count} warning{'s' if count > 1 else ''}" if count else ""
         if self.order_ok:
             least = min(self.required, key=lambda gap: gap.reward_t)
             return (
                 f"{head} order holds (smallest gap {least.reward_t:.1f} se between "
                 f"{POLICIES[least.better]} and {POLICIES[least.worse]}, T={least.horizon:,}){tail}"
             )
-        count = f"{len(self.failures)} of {len(self.required)} gaps"
-        return f"{head} order FAILS in {count}, worst {self.failures[0].text}{tail}"
+        broken = f"{len(self.failures)} of {len(self.required)} gaps"
+        return f"{head} order FAILS in {broken}, worst {self.failures[0].text}{tail}"
 
 
 def rows(

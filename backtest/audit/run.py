@@ -17,10 +17,11 @@ from backtest.audit.windows import (
     notional_ratio,
     random_starts,
     regime_shares,
-    train_bars,
+    union,
 )
 from backtest.config import Audit as Size
 from backtest.config import Config
+from backtest.errors import ConfigError
 from backtest.market.layout import Array, Formula
 from backtest.market.tape import Tape
 from backtest.splits import Window
@@ -38,7 +39,11 @@ def audit_synthetic(config: Config, simulate: Simulate, instrument: str = "synth
         config: the experiment.
         simulate: runs target positions; see `backtest.audit.scores.Simulate`.
         instrument: name under which the rows are stored.
+
+    Raises:
+        ConfigError: no horizon.
     """
+    check_horizons(config.audit)
     params = synthetic_params(config)
     key = rng.key(SEED, *STREAM)
     outcomes = []
@@ -67,8 +72,10 @@ def audit_bars(
         size: `config.audit`; horizons are cut to the longest window.
 
     Raises:
+        ConfigError: no horizon.
         DataError: no window holds a step.
     """
+    check_horizons(size)
     key = rng.key(SEED, instrument, "audit")
     outcomes = []
     for steps in capped(size.horizons, windows):
@@ -78,7 +85,17 @@ def audit_bars(
             for episode in chunks(size.user_episodes, steps)
         ]
         outcomes.append((steps, joined(parts)))
-    return assembled(outcomes, tape, train_bars(windows), instrument, "bars")
+    return assembled(outcomes, tape, union(windows), instrument, "bars")
+
+
+def check_horizons(size: Size) -> None:
+    """Refuse an audit of nothing.
+
+    Raises:
+        ConfigError: names the key.
+    """
+    if not size.horizons:
+        raise ConfigError("[audit.horizons] is empty; give episode lengths such as [100, 1000]")
 
 
 def chunks(episodes: int, steps: int) -> Iterator[Array]:

@@ -29,23 +29,26 @@ def capped(horizons: Sequence[int], windows: Sequence[Window]) -> tuple[int, ...
     return tuple(sorted({min(horizon, longest) for horizon in horizons}))
 
 
+def union(windows: Sequence[Window]) -> Array:
+    """Return the bars of any window, ascending, int64; each once, however many windows hold it."""
+    first = min(window.start for window in windows)
+    inside = np.zeros(max(window.stop for window in windows) - first, bool)
+    for window in windows:
+        inside[window.start - first : window.stop - first] = True
+    return first + np.flatnonzero(inside)
+
+
 def random_starts(windows: Sequence[Window], steps: int, n: int, key: Array) -> Array:
     """Return first decision bars, int64[n], uniform over all bars that begin a whole episode.
 
     Windows may overlap; a bar that several of them hold is no likelier than another.
     """
-    fits = [np.arange(w.start, w.stop - steps) for w in windows if len(w) > steps]
-    bars = np.unique(np.concatenate(fits))
+    bars = union([Window(w.start, w.stop - steps) for w in windows if len(w) > steps])
     # two draws: 24 bits alone would miss bars of a long history
     high, low = (rng.uniform(key, rng.Stage.START, 0, np.arange(n), steps, d) for d in (0, 1))
     u = high.astype(np.float64) + low.astype(np.float64) * 2.0**-24
     starts: Array = bars[(u * len(bars)).astype(np.int64)]
     return starts
-
-
-def train_bars(windows: Sequence[Window]) -> Array:
-    """Return the global indices of all bars in any window, ascending, int64."""
-    return np.unique(np.concatenate([np.arange(w.start, w.stop) for w in windows]))
 
 
 def notional_ratio(tape: Tape, bars: Array) -> float:
@@ -65,7 +68,7 @@ def at_notional(tape: Tape, windows: Sequence[Window], ratio: float) -> Tape:
             see a tick of it.
     """
     params = tape.params.copy()
-    units = params["max_position"] * ratio / notional_ratio(tape, train_bars(windows))
+    units = params["max_position"] * ratio / notional_ratio(tape, union(windows))
     params["max_position"] = units
     if units / 3 < params["lot_size"] * (1 - 1e-6):
         raise ConfigError(

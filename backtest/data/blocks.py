@@ -63,28 +63,33 @@ def choose_reading(
         return stamp_text.declared(layout.date_format, key)
     places = sorted({columns.place[ours] for ours in ("date", "time") if ours in columns.place})
     only_time = Columns({o: p for o, p in columns.place.items() if p in places}, chooses=False)
-    first = ""
+    first, place = "", 0  # the first time that is not empty, and where it stands
 
     def times() -> Iterator[Any]:
-        nonlocal first
+        nonlocal first, place
         for block in source.blocks(places):
             times = as_text(named(block, only_time)["time"])
             if times is None:
                 return
-            first = first or next((t for t in times.to_pylist() if t), "")
+            if not first:
+                words = times.to_pylist()
+                inner = next((i for i, word in enumerate(words) if word), len(words))
+                place += inner
+                first = words[inner] if inner < len(words) else ""
             yield times
 
     readings = stamp_text.infer(times())
     if not first:  # typed time stamps, or no time at all
         return ISO
+    where = f"{findings.source}: row {source.rows(np.array([place]))[0]}"
     if not readings:
         raise DataError(
-            f"{findings.source}: the times, such as {first!r}, are written in no form known "
-            f"without a declaration, or in several; set {key}"
+            f"{where}: times such as {first!r} are written in no form known without a "
+            f"declaration, or in several; set {key}"
         )
     if {DAY_FIRST, MONTH_FIRST} <= set(readings):
         raise DataError(
-            f"{findings.source}: every date, such as {first!r}, may be day/month or month/day; "
+            f"{where}: {first!r} may be day/month or month/day, and so may every other date; "
             f'set {key}, such as "%d/%m/%Y" or "%m/%d/%Y"'
         )
     if readings[0] is not ISO:
