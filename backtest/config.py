@@ -1,4 +1,4 @@
-"""The experiment as frozen, typed sections read from TOML: every key, its unit and its range.
+"""The experiment: frozen, typed sections read from TOML.
 
 Unknown keys, wrong types and values out of range are one `ConfigError` that names the key.
 """
@@ -8,232 +8,53 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PositiveFloat,
-    PositiveInt,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ValidationError, model_validator
 
 from backtest.errors import ConfigError
+from backtest.sections import (
+    Audit,
+    CsvFormat,
+    Evaluation,
+    Features,
+    Folds,
+    Instrument,
+    IssuePolicies,
+    Learner,
+    Market,
+    Network,
+    Reward,
+    Runtime,
+    Section,
+    Study,
+    Synthetic,
+    check_units,
+)
 
-NonNegative = Annotated[float, Field(ge=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Natural = Annotated[int, Field(ge=0)]
-Branch = Literal["direction", "magnitude", "order", "urgency"]
-Policy = Literal["error", "drop", "keep"]
+__all__ = [
+    "Audit",
+    "Config",
+    "CsvFormat",
+    "Evaluation",
+    "Features",
+    "Folds",
+    "Instrument",
+    "IssuePolicies",
+    "Learner",
+    "Market",
+    "Network",
+    "Reward",
+    "Runtime",
+    "Study",
+    "Synthetic",
+    "load",
+    "parse",
+    "profile",
+]
 
 # The reward's loss aversion belongs to its formula: the literal design and ours were tuned apart.
 LOSS_AVERSION = {"calibrated": 1.25, "composite": 1.5}
-
-
-class Section(BaseModel):
-    """A frozen table of the TOML file; unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
-
-
-class Study(Section):
-    """What runs: instruments and seeds (both are dimensions of the results, not of the study)."""
-
-    name: str = "skillwalk"
-    instruments: tuple[str, ...] = ("SP500",)
-    seeds: tuple[Natural, ...] = (0, 1)
-
-    @model_validator(mode="after")
-    def _unique(self) -> Study:
-        if len(set(self.seeds)) != len(self.seeds) or not self.seeds:
-            raise ValueError("seeds must be a non-empty list without repeats")
-        if len(set(self.instruments)) != len(self.instruments) or not self.instruments:
-            raise ValueError("instruments must be a non-empty list without repeats")
-        return self
-
-
-class CsvFormat(Section):
-    """How a text file is written; nothing here is guessed when it is given."""
-
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    decimal: Literal[".", ","] = "."
-    header: bool = True
-    # our name -> the file's header, or the column's place (from 0) when there is no header
-    columns: Mapping[str, str | int] | None = None
-    # strptime format of the time column, "epoch_s" or "epoch_ms"; None: ISO 8601 only
-    date_format: str | None = None
-    timezone: str = "UTC"
-    # which end of the bar a time stamp names; None: open, or close for date-only stamps
-    stamp: Literal["open", "close"] | None = None
-
-
-class Synthetic(Section):
-    """Seeded synthetic bars: AR(1) on close-to-close differences, or a martingale (phi = 0)."""
-
-    bars: PositiveInt = 30_000
-    seed: Natural = 0
-    phi: Annotated[float, Field(gt=-1, lt=1)] = 0.0
-    # > 0: the sign of phi changes at random between blocks of this many bars
-    regime_bars: Natural = 0
-    sigma: PositiveFloat = 1.2  # points per bar
-    price: float = 5000.0
-    start: str = "2000-01-01T00:00:00Z"
-
-
-class IssuePolicies(Section):
-    """What happens to each kind of data issue; the defaults never lose data silently."""
-
-    unsorted: Policy = "error"
-    duplicate_identical: Policy = "drop"
-    duplicate_conflicting: Policy = "error"
-    ohlc_inconsistent: Policy = "error"
-    not_finite: Policy = "error"
-    all_zero: Policy = "error"
-    jump: Policy | None = None  # None: error when adjustable, else keep
-    gap: Policy = "keep"
-    stale: Policy = "keep"
-    zero_volume: Policy = "keep"
-    negative_price: Policy = "keep"
-
-
-class Instrument(Section):
-    """One instrument: where its bars come from, what a point is worth, what trading costs."""
-
-    source: str = ""  # "example:sp500", "synthetic", or a path to CSV or Parquet
-    csv: CsvFormat = CsvFormat()
-    synthetic: Synthetic = Synthetic()
-    issues: IssuePolicies = IssuePolicies()
-    calendar: str = "24/7"  # an exchange_calendars name, or 24/7
-    bar: str | None = None  # spacing such as "1min", "1h", "1d"; None: derived from the data
-    adjustable: bool = False  # an equity whose splits must be adjusted: a jump > 40 % is an error
-    point_value: PositiveFloat = 1.0  # currency per point and unit
-    tick_size: PositiveFloat = 0.01  # points
-    lot_size: NonNegative = 0.0  # units; 0 = fractional
-    max_position: PositiveFloat = 1.0  # units
-    commission: NonNegative = 0.0  # currency per unit and fill
-    half_spread: NonNegative = 0.0  # points, market orders
-    slippage: NonNegative = 0.0  # points, market orders
-    tx_cost_multiplier: Annotated[float, Field(ge=0, lt=1)] = 1e-5  # fraction of traded notional
-    limit_offsets: tuple[NonNegative, NonNegative] = (0.1, 0.5)  # sigmas: limit, deep limit
-
-
-class Folds(Section):
-    """The calendar walk-forward plan: whole cron windows of train, validation and test."""
-
-    cron: str = "0 0 1 1 *"
-    train: PositiveInt = 8  # windows
-    validation: PositiveInt = 1  # windows
-    end: str | None = None  # ISO date that closes the last window; None: open
-    warmup: Annotated[int, Field(ge=605)] = 605  # bars; 121 bars on the 5-bar scale
-    horizon: PositiveInt = 12  # bars a label or n-step return looks ahead
-    fill_lag: PositiveInt = 1  # bars between decision and mark
-    purge: PositiveInt | None = None  # bars; None = horizon + fill_lag
-    embargo: Natural = 0  # bars
-
-
-class Features(Section):
-    """Feature conventions that are not fixed by the specification."""
-
-    adx_seed: Literal["talib", "wilder"] = "talib"
-    scaler: Literal["robust", "standard"] = "robust"
-
-
-class Market(Section):
-    """Timing and accounting rules shared by all instruments."""
-
-    fill: Literal["next_open", "close"] = "next_open"
-    initial_capital: PositiveFloat = 100_000.0  # currency
-    ruin_level: float = 0.0  # currency; equity at or below ends the episode
-    magnitudes: tuple[Fraction, Fraction, Fraction] = (1 / 3, 2 / 3, 1.0)  # of max_position
-    urgencies: tuple[Fraction, Fraction, Fraction] = (1 / 3, 2 / 3, 1.0)  # of the change
-
-
-class Reward(Section):
-    """The composite, risk-adjusted reward."""
-
-    formula: Literal["calibrated", "composite"] = "calibrated"
-    w_dsr: Annotated[float, Field(ge=0, le=10)] = 1.0
-    w_pnl: Annotated[float, Field(ge=0, le=10)] = 0.3
-    w_dd: Annotated[float, Field(ge=0, le=10)] = 1.0
-    w_idle: Annotated[float, Field(ge=0, le=1)] = 0.01
-    dd_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.02
-    loss_aversion: Annotated[float, Field(ge=1, le=10)] = 1.25
-    time_decay_rate: Annotated[float, Field(ge=0, le=0.1)] = 0.0005
-    dsr_eta: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    idle_scale: NonNegative = 0.001
-    max_idle_penalty: NonNegative = 0.05
-    dsr_epsilon: PositiveFloat = 1e-8  # composite only
-    max_hold_penalty: NonNegative = 0.002  # calibrated only
-    cusum_ref: PositiveFloat = 0.15  # calibrated only
-    scale_beta: NonNegative = 0.5
-
-
-class Network(Section):
-    """The policy network."""
-
-    kind: Literal["mlp"] = "mlp"
-    hidden: tuple[PositiveInt, PositiveInt] = (128, 128)
-    atoms: Annotated[int, Field(ge=11, le=201)] = 51
-
-
-class Learner(Section):
-    """Branching dueling C51 double DQN."""
-
-    branches: tuple[Branch, ...] = ("direction", "magnitude")
-    gamma: Annotated[float, Field(gt=0, lt=1)] = 0.8
-    n_step: Annotated[int, Field(ge=1, le=12)] = 3
-    learning_rate: PositiveFloat = 4e-4
-    adam_eps: PositiveFloat = 1e-5
-    weight_decay: NonNegative = 0.0
-    gradient_clip: PositiveFloat = 10.0
-    batch: PositiveInt = 256
-    updates: PositiveInt = 1500  # in all, per fold and seed
-    epochs: PositiveInt = 3  # rounds of collect, update, validate
-    envs: PositiveInt = 64
-    episode_steps: Annotated[int, Field(ge=64)] = 512
-    target_every: Natural = 200  # updates between hard target copies; 0 = soft updates by tau
-    tau: Annotated[float, Field(gt=0, le=1)] = 0.005
-    epsilon_start: Fraction = 1.0
-    epsilon_end: Fraction = 0.05
-    epsilon_decay: Annotated[float, Field(gt=0, le=1)] = 0.4  # fraction of all updates
-    replay: Literal["prioritised", "uniform"] = "prioritised"
-    replay_rows: PositiveInt = 262_144
-    per_alpha: Fraction = 0.6
-    per_beta: Fraction = 0.4  # rises to 1 over the updates
-    patience: PositiveInt = 1000  # epochs without a better validation Sharpe before stopping
-    v_max: PositiveFloat | None = None  # None: from the first experience
-
-    @model_validator(mode="after")
-    def _branches(self) -> Learner:
-        if "direction" not in self.branches or len(set(self.branches)) != len(self.branches):
-            raise ValueError("branches must hold direction, each branch at most once")
-        return self
-
-
-class Evaluation(Section):
-    """Intervals and baselines."""
-
-    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
-    bootstrap: PositiveInt = 1000  # resamples
-    random_draws: PositiveInt = 32  # random baselines with the policy's turnover
-
-
-class Audit(Section):
-    """Size of the reward audit."""
-
-    synthetic_episodes: PositiveInt = 4096
-    user_episodes: PositiveInt = 512
-    horizons: tuple[PositiveInt, ...] = (100, 1000)  # steps
-
-
-class Runtime(Section):
-    """Where it runs; nothing here changes a result beyond the device's own arithmetic."""
-
-    device: str = "auto"
-    runner: Literal["inline", "process"] = "process"
-    workers: PositiveInt = 2
 
 
 class Config(Section):
@@ -273,32 +94,11 @@ class Config(Section):
         return self
 
 
-def check_units(name: str, instrument: Instrument, market: Market) -> None:
-    """Refuse sizes that float32 or the lot size cannot express.
-
-    Raises:
-        ValueError: names the key and the value that fits.
-    """
-    tick_value = instrument.tick_size * instrument.point_value * instrument.max_position
-    if tick_value < 2.0**-22 * market.initial_capital:
-        raise ValueError(
-            f"instruments.{name}: one tick of a full position is worth {tick_value:g}, which "
-            f"float32 equity of {market.initial_capital:g} cannot see; use market.initial_capital "
-            f"<= {tick_value * 2.0**22:g} or max_position >= "
-            f"{2.0**-22 * market.initial_capital / instrument.tick_size / instrument.point_value:g}"
-        )
-    smallest = min(market.magnitudes) * instrument.max_position
-    # magnitudes such as 1/3 of 15 lots carry one rounding
-    if instrument.lot_size > smallest * (1 + 1e-12):
-        raise ValueError(
-            f"instruments.{name}.lot_size = {instrument.lot_size:g} exceeds the smallest target "
-            f"{smallest:g} (market.magnitudes x max_position); use max_position >= "
-            f"{instrument.lot_size / min(market.magnitudes):g}"
-        )
-
-
 def load(path: Path, overrides: Iterable[str] = ()) -> Config:
     """Read a TOML experiment and apply `section.key=value` overrides.
+
+    A relative `source` of an instrument begins at the TOML file's folder; in an override, at the
+    working folder.
 
     Raises:
         ConfigError: missing file, broken TOML, unknown key, wrong type or value out of range.
@@ -309,7 +109,24 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Config:
         raise ConfigError(f"{path}: no such file; pass a TOML file or --profile NAME") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    for table in (tables.get("instrument"), *children(tables.get("instruments"))):
+        if isinstance(table, dict) and "source" in table:
+            table["source"] = located(table["source"], path.resolve().parent)
     return parse(tables, overrides, where=str(path))
+
+
+def children(table: object) -> list[object]:
+    """Return the values of a table; none of anything else, which validation refuses."""
+    return list(table.values()) if isinstance(table, dict) else []
+
+
+def located(source: object, folder: Path) -> object:
+    """Return a source with a relative path put behind `folder`; generators stay as they are."""
+    if not isinstance(source, str) or source in ("", "synthetic") or source.startswith("example:"):
+        return source
+    return str(folder / Path(source).expanduser())
 
 
 def parse(
@@ -320,9 +137,11 @@ def parse(
     for override in overrides:
         key, value = split_override(override)
         keys.append(key)
+        if key.startswith("instrument") and key.endswith(".source"):
+            value = located(value, Path.cwd())
         assign(tables, key, value)
     if "reward.formula" in keys and "reward.loss_aversion" not in keys:
-        default = LOSS_AVERSION.get(tables["reward"]["formula"])
+        default = LOSS_AVERSION.get(str(tables["reward"]["formula"]))
         if default is not None:
             tables["reward"]["loss_aversion"] = default
     try:

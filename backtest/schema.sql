@@ -335,7 +335,7 @@ COMMENT ON TABLE skill_ablation IS 'Each variant against none: same seed, same b
 COMMENT ON COLUMN skill_ablation.fold_id IS 'the fold';
 COMMENT ON COLUMN skill_ablation.seed IS 'training seed';
 COMMENT ON COLUMN skill_ablation.variant IS 'none, task, step, both, finetune';
-COMMENT ON COLUMN skill_ablation.alpha IS 'strength of the correction, multiples of the reference';
+COMMENT ON COLUMN skill_ablation.alpha IS 'strength of the correction, dimensionless';
 COMMENT ON COLUMN skill_ablation.adopted IS 'validation interval above zero';
 COMMENT ON COLUMN skill_ablation.chosen IS 'the variant that validation picked; one per fold and seed';
 COMMENT ON COLUMN skill_ablation.decisions_changed IS 'test decisions that differ from none, count; 0 = inert';

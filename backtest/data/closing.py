@@ -45,30 +45,28 @@ def unified(raw: RawBars, instrument: Instrument, findings: Findings) -> tuple[I
     """Return sortable stamps, ns, and whether they are dates (midnights of the session date).
 
     Otherwise they are UTC. A wall clock reading that was skipped or repeated when clocks changed
-    becomes a problem that names its row. Rows without a time stay NO_TIME.
+    becomes a problem that names its row, and NO_TIME.
     """
     layout, key = instrument.csv, findings.key("csv.timezone")
     check_zone(layout.timezone, key)
-    known = raw.stamp != NO_TIME
     dates = None if raw.closes else session_dates(raw, instrument)
     if dates is not None:
         if not raw.dated:
             findings.assume("midnight_stamps", "every time is a midnight: read as session dates")
-        return np.where(known, dates * DAY, NO_TIME), True
+        return dates * DAY, True
     if raw.zoned or raw.closes:
         return raw.stamp, False
     if "timezone" not in layout.model_fields_set:
         findings.assume("assumed_timezone", f"times are read as UTC; else set {key}")
-    time = raw.stamp.copy()
-    time[known], skipped, repeated = utc(raw.stamp[known], layout.timezone)
+    time, skipped, repeated = utc(raw.stamp, layout.timezone)
     for wrong, what in ((skipped, "never happened"), (repeated, "happened twice")):
-        rows = raw.row[known][wrong]
+        rows = raw.row[wrong]
         if len(rows):
             findings.problem(
                 f"row {rows[0]}: this time of day {what} in {layout.timezone}, where clocks "
                 f"changed{listed(rows)}; export the file in UTC, or correct {key}"
             )
-    return time, False
+    return np.where(skipped | repeated, NO_TIME, time), False
 
 
 def session_dates(raw: RawBars, instrument: Instrument) -> Ints | None:
@@ -80,14 +78,10 @@ def session_dates(raw: RawBars, instrument: Instrument) -> Ints | None:
         return raw.stamp // DAY
     if instrument.calendar == ALWAYS and instrument.csv.stamp == "close":
         return None  # midnight is then really the end of the day before
-    known = raw.stamp != NO_TIME
-    clocks = {"UTC": raw.stamp}
-    if raw.zoned:
-        for name in (instrument.csv.timezone, zone(instrument.calendar)):
-            clocks[name] = raw.stamp.copy()
-            clocks[name][known] = local(raw.stamp[known], name)
-    for clock in clocks.values():
-        if known.any() and not (clock[known] % DAY).any():
+    zones = (instrument.csv.timezone, zone(instrument.calendar)) if raw.zoned else ()
+    for name in ("UTC", *zones):
+        clock = local(raw.stamp, name)
+        if not (clock % DAY).any():
             return clock // DAY
     return None
 

@@ -19,7 +19,7 @@ from backtest.data.example import LAYOUT, example
 from backtest.data.issues import DataIssue, Findings, write_issues
 from backtest.data.order_checks import increasing
 from backtest.data.parquet_reader import open_parquet
-from backtest.data.raw import PRICES, RawBars
+from backtest.data.raw import NO_TIME, PRICES, RawBars
 from backtest.data.replacing import replacing
 from backtest.data.row_checks import check_rows
 from backtest.data.series_checks import check_series
@@ -140,6 +140,10 @@ def clean(raw: RawBars, instrument: Instrument, findings: Findings) -> tuple[Bar
         findings.refuse()
         raise DataError(f"{findings.source}: the policies leave no row; correct the file")
     stamp, dated = unified(raw, instrument, findings)
+    timed = stamp != NO_TIME
+    raw, stamp = raw.take(timed), stamp[timed]
+    if not len(raw):
+        findings.refuse()
     order = increasing(raw, stamp, findings)
     raw, stamp = raw.take(order), stamp[order]
     try:

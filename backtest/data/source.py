@@ -8,6 +8,7 @@ from backtest.errors import DataError
 
 CSV_SUFFIXES = (".csv", ".txt", ".tsv")
 PARQUET_SUFFIXES = (".parquet", ".pq")
+CURE = "export the bars as CSV in UTF-8 or as Parquet"
 # First bytes of what people hand over under a wrong name.
 MAGIC = (
     (b"PAR1", "a Parquet file"),
@@ -65,15 +66,17 @@ def kind(path: Path) -> str:
     found = contents(head)
     if suffix in PARQUET_SUFFIXES and not zipped:
         if found != "a Parquet file":
-            raise DataError(f"{path}: wrong magic bytes: this is {found or 'no Parquet file'}")
+            raise DataError(
+                f"{path}: wrong magic bytes: this is {found or 'no Parquet file'}; {CURE}"
+            )
         if tail != b"PAR1" or size < 12:
             raise DataError(f"{path}: truncated Parquet file (no footer); copy it again")
         return "parquet"
     if suffix in CSV_SUFFIXES:
         if zipped and found != "gzip data":
-            raise DataError(f"{path}: wrong magic bytes: {found or 'no gzip data'}, not gzip")
+            raise DataError(f"{path}: wrong magic bytes: this is {found or 'no gzip data'}; {CURE}")
         if not zipped and found:
-            raise DataError(f"{path}: wrong magic bytes: this is {found}, not text with columns")
+            raise DataError(f"{path}: wrong magic bytes: this is {found}; {CURE}")
         return "csv"
     raise DataError(
         f"{path}: unknown format {suffix or 'without suffix'}; give CSV "

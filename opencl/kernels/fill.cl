@@ -1,9 +1,19 @@
 // Orders and fills. Twin of backtest/market/fill.py: same names, same order of operations.
+// min and max, not fmin and fmax: no value is NaN, and guarding against it doubles their cost.
+
+// values[i] of three. Selects: work-items side by side would make a gather of the load.
+inline float one_of(__constant const float *values, const int i)
+{
+    const float first = values[0];
+    const float second = values[1];
+    const float third = values[2];
+    return i == 0 ? first : (i == 1 ? second : third);
+}
 
 // The position an action (direction, magnitude, order, urgency) asks for.
 inline float target_position(__constant const MarketParams *p, const float position, const int4 action)
 {
-    const float size = p->magnitude[action.y] * p->max_position;
+    const float size = one_of(p->magnitude, action.y) * p->max_position;
     float target = 0.0f;
     target = action.x == DIRECTION_SHORT ? -size : target;
     target = action.x == DIRECTION_LONG ? size : target;
@@ -33,10 +43,10 @@ inline float order_fill(__constant const MarketParams *p, const Bar bar, const B
                         const float c0, const float delta, const int order, float *price)
 {
     const bool buy = delta > 0.0f;
-    const float distance = p->offset[order] * bar.sigma;
+    const float distance = one_of(p->offset, order) * bar.sigma;
     const float limit = buy ? c0 - distance : c0 + distance;
     const bool through = buy ? nxt.low < limit : nxt.high > limit;
-    const float better = buy ? fmin(limit, nxt.open) : fmax(limit, nxt.open);
+    const float better = buy ? min(limit, nxt.open) : max(limit, nxt.open);
     const bool market = order == ORDER_MARKET;
     const bool close = at_close(p, order);
     const float quoted = close ? c0 : (market ? nxt.open : better);

@@ -10,17 +10,20 @@ typedef struct {
     float result;   // currency, net, of the trade that closed, else 0
 } Ledger;
 
+// -1, 0 or 1.
+inline float sign_of(const float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : 0.0f); }
+
 // Book one fill into the trade ledger; a flip closes the old trade and opens the rest.
 inline Ledger book(const EpisodeState *s, __constant const MarketParams *p, const float q1, const float d,
                    const float price, const float entry, const float trade_cost,
                    const float roll_cost, const float aux)
 {
     const float q0 = s->position;
-    const float side = sign(q0);
+    const float side = sign_of(q0);
     const bool reduces = q0 * d < 0.0f;
     const bool flipped = q0 * q1 < 0.0f;
     const bool closed = q0 != 0.0f && (q1 == 0.0f || flipped);
-    const float units = reduces ? fmin(fabs(d), fabs(q0)) : 0.0f;
+    const float units = reduces ? min(fabs(d), fabs(q0)) : 0.0f;
     const float realised = units * (price - entry) * p->mult * side;
     const float share = flipped ? fabs(q0) / fabs(d) : 1.0f;
     const float old_cost = trade_cost * share + roll_cost;
@@ -41,8 +44,25 @@ inline Ledger book(const EpisodeState *s, __constant const MarketParams *p, cons
     return ledger;
 }
 
+// One bar in one load: read member by member, it becomes eight gathers on a CPU.
+inline Bar bar_at(__global const Bar *bars, const int i)
+{
+    const float8 raw = vload8(i, (__global const float *)bars);
+    Bar bar;
+    bar.open = raw.s0;
+    bar.high = raw.s1;
+    bar.low = raw.s2;
+    bar.close = raw.s3;
+    bar.sigma = raw.s4;
+    bar.adx = raw.s5;
+    bar.cusum = raw.s6;
+    bar.flags = as_uint(raw.s7);
+    return bar;
+}
+
 // Advance one episode towards a target position; *s becomes the state at close[b+1].
-inline StepResult advance(__constant const MarketParams *p, EpisodeState *s, const float target,
+// Always inlined: a compiler that keeps the call keeps the state in memory too.
+inline __attribute__((always_inline)) StepResult advance(__constant const MarketParams *p, EpisodeState *s, const float target,
                           const float urgency, const int order, const Bar bar, const Bar nxt,
                           const int t, const bool last, const float aux)
 {
@@ -83,7 +103,7 @@ inline StepResult advance(__constant const MarketParams *p, EpisodeState *s, con
 
     const float scale = reward_scale(p, bar.sigma);
     const float exposure = fabs(q1) / p->max_position;
-    const float equity0 = fmax(s->prev_equity, 1.0f);
+    const float equity0 = max(s->prev_equity, 1.0f);
     const float R = (gross - tx_cost) / equity0;
     const float dA = R - s->dsr_A;
     const float dB = R * R - s->dsr_B;
@@ -95,10 +115,10 @@ inline StepResult advance(__constant const MarketParams *p, EpisodeState *s, con
     const float surprise = gross - ema;
     const float var = s->pnl_var + p->dsr_eta * (surprise * surprise - s->pnl_var);
 
-    const float peak = fmax(s->peak_equity, equity);
-    const float excess = fmax(0.0f, (peak - equity) - p->dd_threshold * peak);
+    const float peak = max(s->peak_equity, equity);
+    const float excess = max(0.0f, (peak - equity) - p->dd_threshold * peak);
     r.dd_penalty = drawdown_penalty(p, peak, equity, excess, s->dd_excess, scale);
-    const float dd_excess = equity >= peak ? 0.0f : fmax(s->dd_excess, excess);
+    const float dd_excess = equity >= peak ? 0.0f : max(s->dd_excess, excess);
 
     const bool ruined = equity <= p->ruin_level;
     const bool open_trade = ruined && q1 != 0.0f;
@@ -110,7 +130,7 @@ inline StepResult advance(__constant const MarketParams *p, EpisodeState *s, con
     if (calibrated(p)) {
         r.asym = r.pnl_z - loss_penalty(p, ledger.closed, ledger.result, scale);
         r.asym = r.asym - loss_penalty(p, open_trade, ruin_result, scale);
-        r.hold_rent = fmin(hold_time * p->time_decay_rate * fabs(q1) / p->max_position, p->max_hold_penalty);
+        r.hold_rent = min(hold_time * p->time_decay_rate * fabs(q1) / p->max_position, p->max_hold_penalty);
         aux0 = s->aux_at_entry;
         aux1 = ledger.aux_at_entry;
     } else {
@@ -119,10 +139,10 @@ inline StepResult advance(__constant const MarketParams *p, EpisodeState *s, con
         aux0 = aux;
         aux1 = aux;
     }
-    r.r_aux = trade_bonus(p, ledger.closed, aux0, sign(q0), ledger.result, scale);
-    r.r_aux = r.r_aux + trade_bonus(p, open_trade, aux1, sign(q1), ruin_result, scale);
+    r.r_aux = trade_bonus(p, ledger.closed, aux0, sign_of(q0), ledger.result, scale);
+    r.r_aux = r.r_aux + trade_bonus(p, open_trade, aux1, sign_of(q1), ruin_result, scale);
     r.trend = regime(p, bar.adx, bar.cusum, &r.vol);
-    r.idle = fmin(flat_counter * p->idle_scale, p->max_idle_penalty);
+    r.idle = min(flat_counter * p->idle_scale, p->max_idle_penalty);
     r.tx_cost = tx_cost;
     r.reward = weighted_sum(p, &r);
     r.gross = gross;
@@ -154,11 +174,11 @@ inline StepResult advance(__constant const MarketParams *p, EpisodeState *s, con
 }
 
 // Advance one episode by one bar under an action (direction, magnitude, order, urgency).
-inline StepResult step(__constant const MarketParams *p, EpisodeState *s, const int4 action,
+inline __attribute__((always_inline)) StepResult step(__constant const MarketParams *p, EpisodeState *s, const int4 action,
                        const Bar bar, const Bar nxt, const int t, const bool last, const float aux)
 {
     const float target = target_position(p, s->position, action);
-    return advance(p, s, target, p->urgency[action.w], action.z, bar, nxt, t, last, aux);
+    return advance(p, s, target, one_of(p->urgency, action.w), action.z, bar, nxt, t, last, aux);
 }
 
 // A fresh episode: flat, with the initial capital as cash and peak.

@@ -17,9 +17,9 @@ inline void portfolio_state(__constant const MarketParams *p, const EpisodeState
     out[7] = s->dd_excess / scale;
     out[8] = (float)min(t, DSR_WARMUP) / (float)DSR_WARMUP;
     out[9] = s->dsr_A * equity / scale;
-    out[10] = sqrt(fmax(s->dsr_B, 0.0f)) * equity / scale;
+    out[10] = sqrt(max(s->dsr_B, 0.0f)) * equity / scale;
     if (calibrated(p)) {
-        out[11] = s->position != 0.0f ? move / fmax(bar.sigma, p->tick_size) : 0.0f;
+        out[11] = s->position != 0.0f ? move / max(bar.sigma, p->tick_size) : 0.0f;
         out[12] = s->aux_at_entry;
     } else {
         out[11] = s->pnl_ema / scale;

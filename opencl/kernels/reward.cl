@@ -2,12 +2,12 @@
 
 inline bool calibrated(__constant const MarketParams *p) { return p->formula == FORMULA_CALIBRATED; }
 
-inline float clip(const float x, const float low, const float high) { return fmin(fmax(x, low), high); }
+inline float clip(const float x, const float low, const float high) { return min(max(x, low), high); }
 
 // One sigma (at least a tick) of a full position, in currency.
 inline float reward_scale(__constant const MarketParams *p, const float sigma)
 {
-    return fmax(sigma, p->tick_size) * p->mult * p->max_position;
+    return max(sigma, p->tick_size) * p->mult * p->max_position;
 }
 
 // Differential Sharpe ratio (Moody & Saffell 2001) from the moments A, B before the step.
@@ -18,11 +18,11 @@ inline float differential_sharpe(__constant const MarketParams *p, const float A
     const float numerator = B * dA - 0.5f * A * dB;
     const float variance = B - A * A;
     if (!calibrated(p)) {
-        const float x = fmax(fabs(variance), p->dsr_epsilon);
+        const float x = max(fabs(variance), p->dsr_epsilon);
         return numerator / (x * sqrt(x));
     }
     const float floor_ = 0.1f * scale / equity0;
-    const float x = fmax(variance, floor_ * floor_);
+    const float x = max(variance, floor_ * floor_);
     const float dsr = clip(numerator / (x * sqrt(x)), -1.0f, 1.0f) * exposure;
     return t < DSR_WARMUP ? 0.0f : dsr;
 }
@@ -42,17 +42,17 @@ inline float drawdown_penalty(__constant const MarketParams *p, const float peak
                               const float excess, const float dd_excess, const float scale)
 {
     if (calibrated(p)) {
-        return fmin(fmax(0.0f, excess - dd_excess) / scale, Z_LIMIT);
+        return min(max(0.0f, excess - dd_excess) / scale, Z_LIMIT);
     }
     const float depth = peak > 0.0f ? (peak - equity) / peak : 0.0f;
-    return fmax(0.0f, depth - p->dd_threshold);
+    return max(0.0f, depth - p->dd_threshold);
 }
 
 // Calibrated extra charge of a trade that closed at a loss.
 inline float loss_penalty(__constant const MarketParams *p, const bool closed, const float result,
                           const float scale)
 {
-    const float loss = fmin(fmax(0.0f, -result) / scale, Z_LIMIT);
+    const float loss = min(max(0.0f, -result) / scale, Z_LIMIT);
     const float charge = (p->loss_aversion - 1.0f) * loss;
     return closed ? charge : 0.0f;
 }
@@ -61,10 +61,10 @@ inline float loss_penalty(__constant const MarketParams *p, const bool closed, c
 inline float trade_bonus(__constant const MarketParams *p, const bool closed, const float aux,
                          const float side, const float result, const float scale)
 {
-    const float alignment = fmax(0.0f, aux * side);
-    float profit = fmax(0.0f, result);
+    const float alignment = max(0.0f, aux * side);
+    float profit = max(0.0f, result);
     if (calibrated(p)) {
-        profit = fmin(profit / scale, Z_LIMIT);
+        profit = min(profit / scale, Z_LIMIT);
     }
     return closed ? p->scale_beta * alignment * profit : 0.0f;
 }

@@ -1,73 +1,92 @@
 // Evaluation of given actions or target positions, and the market alone under random actions.
+// One work-item walks one episode of [start, start + steps). n is a multiple of the work-group (the
+// host pads) and a dead episode is stepped too, its outcome dropped: any branch around a step would
+// make the CPU's vectoriser mask every instruction in it.
 
-// One work-item walks one strategy through [start, start + steps): targets in, equity out.
-// targets and the optional outputs are [steps][n]; neighbours read and write neighbours.
+// Advance an episode towards a target if it is alive; a dead one keeps its state.
+inline __attribute__((always_inline)) StepResult advance_alive(__constant const MarketParams *p, EpisodeState *s, bool *alive,
+                                const float target, const float urgency, const int order, const Bar bar,
+                                const Bar nxt, const int t, const bool last, const float aux)
+{
+    EpisodeState next = *s;
+    const StepResult r = advance(p, &next, target, urgency, order, bar, nxt, t, last, aux);
+    const StepResult shown = *alive ? r : dead_step();
+    *s = *alive ? next : *s;
+    *alive = *alive && r.end == END_RUNNING;
+    return shown;
+}
+
+// The same under an action (direction, magnitude, order, urgency).
+inline __attribute__((always_inline)) StepResult step_alive(__constant const MarketParams *p, EpisodeState *s, bool *alive,
+                             const int4 action, const Bar bar, const Bar nxt, const int t,
+                             const bool last, const float aux)
+{
+    const float target = target_position(p, s->position, action);
+    const float urgency = one_of(p->urgency, action.w);
+    return advance_alive(p, s, alive, target, urgency, action.z, bar, nxt, t, last, aux);
+}
+
+// Target positions in, equity out. targets and the optional trace are [steps][n]: neighbours read
+// and write neighbours.
 __kernel void portfolio_sim_kernel(__constant const MarketParams *params, __global const Bar *restrict bars,
                                    __global const float *restrict aux,
                                    __global const int *restrict start,     // [n], global bars
                                    __global const float *restrict targets, // [steps][n], units
                                    __global float *restrict equity,        // [steps][n], currency
                                    __global StepResult *restrict trace,    // [steps][n] or null
-                                   __global EpisodeState *restrict final,  // [n]
                                    const int first_bar, const int n, const int steps)
 {
     const int i = get_global_id(0);
-    if (i >= n) {
-        return;
-    }
     EpisodeState state = reset(params);
     bool alive = true;
     int bar = start[i] - first_bar;
-    Bar now = bars[bar];
+    Bar now = bar_at(bars, bar);
     for (int t = 0; t < steps; t++, bar++) {
-        const Bar nxt = bars[bar + 1];
+        const Bar nxt = bar_at(bars, bar + 1);
         const long row = (long)t * n + i;
-        StepResult r = dead_step();
-        if (alive) {
-            r = advance(params, &state, targets[row], 1.0f, ORDER_MARKET, now, nxt, t, t == steps - 1,
-                        aux[bar]);
-            alive = r.end == END_RUNNING;
-        }
+        const StepResult r = advance_alive(params, &state, &alive, targets[row], 1.0f, ORDER_MARKET, now,
+                                           nxt, t, t == steps - 1, aux[bar]);
         equity[row] = state.portfolio_val;
         if (trace != 0) {
             trace[row] = r;
         }
         now = nxt;
     }
-    final[i] = state;
 }
 
-// The same for actions (direction, magnitude, order, urgency), with every state on the way.
+// Actions in, every result and every state on the way out.
 __kernel void action_sim_kernel(__constant const MarketParams *params, __global const Bar *restrict bars,
                                 __global const float *restrict aux,
-                                __global const int *restrict start,       // [n], global bars
-                                __global const uchar4 *restrict actions,  // [steps][n]
-                                __global StepResult *restrict trace,      // [steps][n]
-                                __global EpisodeState *restrict states,   // [steps + 1][n]
+                                __global const int *restrict start,      // [n], global bars
+                                __global const uchar4 *restrict actions, // [steps][n]
+                                __global StepResult *restrict trace,     // [steps][n]
+                                __global EpisodeState *restrict states,  // [steps + 1][n]
                                 const int first_bar, const int n, const int steps)
 {
     const int i = get_global_id(0);
-    if (i >= n) {
-        return;
-    }
     EpisodeState state = reset(params);
     bool alive = true;
+    int bar = start[i] - first_bar;
     states[i] = state;
-    for (int t = 0; t < steps; t++) {
-        const int bar = start[i] - first_bar + t;
+    for (int t = 0; t < steps; t++, bar++) {
         const long row = (long)t * n + i;
-        StepResult r = dead_step();
-        if (alive) {
-            r = step(params, &state, convert_int4(actions[row]), bars[bar], bars[bar + 1], t,
-                     t == steps - 1, aux[bar]);
-            alive = r.end == END_RUNNING;
-        }
-        trace[row] = r;
+        trace[row] = step_alive(params, &state, &alive, convert_int4(actions[row]), bar_at(bars, bar),
+                                bar_at(bars, bar + 1), t, t == steps - 1, aux[bar]);
         states[row + n] = state;
     }
 }
 
-// The market alone, as fast as it goes: uniform random actions, one word of Philox a step.
+// A uniform action from one random word: 4 directions x 3 magnitudes x 3 orders x 3 urgencies.
+inline int4 random_action(const uint word)
+{
+    const uint pick = mul_hi(word, 108u);
+    const uint rest = pick >> 2; // below 27, where x*11 >> 5 is x/3
+    const uint third = rest * 11u >> 5;
+    const uint ninth = third * 11u >> 5;
+    return (int4)(pick & 3u, rest - 3u * third, third - 3u * ninth, ninth);
+}
+
+// The market alone, as fast as it goes, under random actions: one word of Philox a step.
 __kernel void random_sim_kernel(__constant const MarketParams *params, __global const Bar *restrict bars,
                                 __global const float *restrict aux,
                                 __global const int *restrict start,    // [n], global bars
@@ -77,29 +96,20 @@ __kernel void random_sim_kernel(__constant const MarketParams *params, __global 
                                 const int steps)
 {
     const int i = get_global_id(0);
-    if (i >= n) {
-        return;
-    }
     EpisodeState state = reset(params);
     bool alive = true;
     int bar = start[i] - first_bar;
-    Bar now = bars[bar];
-    uint4 word = (uint4)(0);
-    for (int t = 0; t < steps; t++, bar++) {
-        const Bar nxt = bars[bar + 1];
-        if ((t & 3) == 0) {
-            word = philox4x32_10((uint4)(stage_round, (uint)i, (uint)t, 0u), key);
+    Bar now = bar_at(bars, bar);
+    for (int block = 0; block < steps; block += 4) {
+        uint4 words = philox4x32_10((uint4)(stage_round, (uint)i, (uint)block, 0u), key);
+        for (int t = block; t < min(block + 4, steps); t++, bar++) {
+            const Bar nxt = bar_at(bars, bar + 1);
+            const StepResult r = step_alive(params, &state, &alive, random_action(words.x), now, nxt, t,
+                                            t == steps - 1, aux[bar]);
+            rewards[(long)t * n + i] = r.reward;
+            words = words.yzwx;
+            now = nxt;
         }
-        // 4 directions x 3 magnitudes x 3 orders x 3 urgencies = 108 combinations
-        const uint pick = mul_hi((t & 3) == 0 ? word.x : (t & 3) == 1 ? word.y : (t & 3) == 2 ? word.z : word.w, 108u);
-        const int4 action = (int4)(pick & 3u, (pick >> 2) % 3u, (pick >> 2) / 3u % 3u, (pick >> 2) / 9u);
-        StepResult r = dead_step();
-        if (alive) {
-            r = step(params, &state, action, now, nxt, t, t == steps - 1, aux[bar]);
-            alive = r.end == END_RUNNING;
-        }
-        rewards[(long)t * n + i] = r.reward;
-        now = nxt;
     }
     final[i] = state;
 }

@@ -117,6 +117,13 @@ def test_row_01_the_purge_never_shortens_the_test_window() -> None:
     assert [f.key for f in folds] == ["2024-02-01", "2024-03-01"]
 
 
+def test_a_month_that_began_before_the_data_is_not_trained_on() -> None:
+    session = np.arange(19723 + 14, 19723 + 120, dtype=np.int32)  # from 15 January 2024
+    plan = WalkForward(1, 0, 1, purge=1, warmup=0, horizon=0, unit="calendar", cron="0 0 1 * *")
+    folds = plan.folds(106, session=session)
+    assert [(f.key, *show(f)) for f in folds] == [("2024-03-01", 17, 45, 46, 77)]
+
+
 def test_rows_03_and_04_the_last_label_of_train_reads_no_test_bar() -> None:
     plan = WalkForward(train=21, validation=0, test=20, warmup=12, horizon=5)
     for fold in plan.folds(100):

@@ -157,6 +157,12 @@ def test_probability_of_improvement_averages_over_folds() -> None:
     assert (found.low, found.high) == (0.5, 1.0)
 
 
+def test_the_two_sides_are_resampled_apart() -> None:
+    runs = np.array([1.0, 2, 3, 4])
+    found = probability_of_improvement(runs, runs, KEY)
+    assert found.low < found.value == 0.5 < found.high
+
+
 def test_winning_every_pair_is_certain() -> None:
     found = probability_of_improvement(np.array([3.0, 4]), np.array([1.0, 2]), KEY)
     assert (found.value, found.low, found.high) == (1, 1, 1)

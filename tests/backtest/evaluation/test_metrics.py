@@ -132,6 +132,11 @@ def test_every_value_is_none_or_finite() -> None:
     assert found["profit_factor"] == 0
 
 
+def test_losing_exactly_everything_is_ruin() -> None:
+    found = fold_metrics(rows_of([1, 2], [1, 1], [-1000, 0], [0, 0]), trades_of(), 1000, 252)
+    assert (found["ruined"], found["max_drawdown"], found["cagr"]) == (1, 1, None)
+
+
 def test_row_20_bars_per_session_do_not_matter() -> None:
     generator = np.random.default_rng(1)
     sharpes = []

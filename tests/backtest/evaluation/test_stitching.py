@@ -62,12 +62,12 @@ def test_one_fold_is_its_own_stitching() -> None:
 def test_a_lost_capital_stays_lost() -> None:
     folds = [
         fold_of(10, [100]),
-        fold_of(11, [-400, -700, 50]),  # 600, -100, -50: ends below 0
-        fold_of(14, [500, 500]),
+        fold_of(11, [-400, -700, 200, -150]),  # 600, -100, 100, -50: ends below 0
+        fold_of(15, [-1100, 2100]),
     ]
     found = stitch(folds, 1000)
     assert found.ruined
-    assert found.equity.tolist() == pytest.approx([1100, 660, 0, 0, 0, 0])
+    assert found.equity.tolist() == pytest.approx([1100, 660, 0, 0, 0, 0, 0])
     assert not np.signbit(found.equity).any()
     assert found.pnl_cum[-1] == pytest.approx(50)
     assert found.fold_returns == pytest.approx([0.1, -1.05, 1.0])

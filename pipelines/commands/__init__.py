@@ -1,0 +1,1 @@
+"""The commands of `skillwalk`, one small file a group; heavy imports wait inside functions."""

@@ -1,0 +1,355 @@
+"""Whole files in: every kind of issue under every policy."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backtest.data.bars import read_bars
+from backtest.data.ingest import bars_path, issues_path
+from backtest.data.issues import read_issues
+from backtest.errors import ConfigError, DataError
+from tests.backtest.data.conftest import ROWS, Ingest, Write, kinds
+
+# One defect in row 3 of a file of three days; the other rows are sound.
+ROW_DEFECTS = {
+    "not_finite": ("2024-01-02,11,,10,12,200", "row 3: high is empty or NaN"),
+    "no_time": (",11,13,10,12,200", "row 3: the time is empty"),
+    "unreadable": ("2024-01-02,11,13,10,n.v.,200", "row 3: close 'n.v.' is not a number"),
+    "all_zero": ("2024-01-02,0,0,0,0,0", "row 3: all prices are 0"),
+    "no_volume": ("2024-01-02,11,13,10,12,", "row 3: volume is empty or NaN"),
+    "negative_volume": ("2024-01-02,11,13,10,12,-5", "row 3: volume -5 is negative"),
+    "ohlc_inconsistent": ("2024-01-02,11,11.5,10,12,200", "row 3: high 11.5 is below close 12"),
+}
+SETTING = {
+    "no_time": "not_finite",
+    "unreadable": "not_finite",
+    "no_volume": "not_finite",
+    "negative_volume": "ohlc_inconsistent",
+}
+UNKEEPABLE = ("not_finite", "no_time", "unreadable")
+
+
+@pytest.mark.parametrize("kind", ROW_DEFECTS)
+def test_row_defects_are_errors_unless_declared(write: Write, take_in: Ingest, kind: str) -> None:
+    defect, message = ROW_DEFECTS[kind]
+    path = write([ROWS[0], defect, ROWS[2]])
+    setting = SETTING.get(kind, kind)
+
+    with pytest.raises(DataError) as error:
+        take_in(path)
+    assert message in str(error.value)
+    assert str(path) in str(error.value) and f"instruments.X.issues.{setting}" in str(error.value)
+
+    dropped = take_in(path, **{setting: "drop"})
+    assert dropped.bars.close.tolist() == [11, 13]
+    assert kinds(dropped)[kind] == (3, 1, "dropped")
+
+    if kind in UNKEEPABLE:
+        with pytest.raises(DataError, match="row 3"):
+            take_in(path, **{setting: "keep"})
+    else:
+        kept = take_in(path, **{setting: "keep"})
+        assert len(kept.bars) == 3
+        assert kinds(kept)[kind][:2] == (3, 1)
+        assert kept.bars.volume.min() >= 0 and np.isfinite(kept.bars.volume).all()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("2024-01-02,11,13,10,12", "row 3: 5 columns instead of 6"),
+        ("2024-01-02,11,inf,10,12,1", "row 3: high is inf"),
+        ("2024-01-02,9.5,13,10,12,1", "row 3: low 10 is above open 9.5"),
+        ("2024-01-02,5,4,6,5,1", "row 3: high 4 is below low 6"),
+        ("2024-01-99,11,13,10,12,1", "row 3: '2024-01-99' is not a time"),
+    ],
+)
+def test_more_wrong_rows(write: Write, take_in: Ingest, row: str, message: str) -> None:
+    with pytest.raises(DataError) as error:
+        take_in(write([ROWS[0], row, ROWS[2]]))
+    assert message in str(error.value)
+
+
+def test_three_defects_give_three_sentences_and_no_file(
+    write: Write, take_in: Ingest, tmp_path: Path
+) -> None:
+    path = write(
+        [
+            *ROWS,
+            "2024-01-04,12,14,11,nan,300",
+            "2024-01-05,12,11,11,13,300",
+            "2024-01-03,12,14,11,13,301",
+        ]
+    )
+    with pytest.raises(DataError) as error:
+        take_in(path, unsorted="keep")
+    assert str(error.value) == (
+        f"{path}: 3 problems: "
+        "row 5: close is empty or NaN; correct the file or set "
+        'instruments.X.issues.not_finite = "drop". '
+        "row 6: high 11 is below close 13; correct the file or set "
+        'instruments.X.issues.ohlc_inconsistent = "drop" or "keep" (kept). '
+        "row 7: 2024-01-03 has the same time but differs from row 4; remove all rows but one of a "
+        'time, or set instruments.X.issues.duplicate_conflicting = "drop".'
+    )
+    assert not (tmp_path / "lake").exists()
+
+
+def test_unsorted(write: Write, take_in: Ingest) -> None:
+    path = write([ROWS[1], ROWS[0], ROWS[2]])  # 2, 1, 3 January
+    with pytest.raises(DataError, match="row 3: time steps back: 2024-01-01 follows 2024-01-02"):
+        take_in(path)
+    assert take_in(path, unsorted="keep").bars.close.tolist() == [11, 12, 13]
+    assert kinds(take_in(path, unsorted="keep"))["unsorted"] == (3, 1, "sorted")
+    assert take_in(path, unsorted="drop").bars.close.tolist() == [12, 13]
+    with pytest.raises(DataError, match="row 3: rows are in descending order"):
+        take_in(write([*ROWS[::-1], *ROWS[:0]]))
+
+
+def test_duplicates(write: Write, take_in: Ingest) -> None:
+    same = take_in(write([ROWS[0], ROWS[1], ROWS[1], ROWS[2]]))
+    assert kinds(same)["duplicate_identical"] == (4, 1, "dropped")
+    assert same.bars.close.tolist() == [11, 12, 13]
+    for policy in ("error", "keep"):  # two bars of one time cannot be kept
+        with pytest.raises(DataError, match="row 4: 2024-01-02 repeats row 3"):
+            take_in(write([ROWS[0], ROWS[1], ROWS[1], ROWS[2]]), duplicate_identical=policy)
+
+    other = write([ROWS[0], ROWS[1], "2024-01-02,11,13,10,12.5,200", ROWS[2]])
+    with pytest.raises(DataError, match="row 4: 2024-01-02 has the same time but differs"):
+        take_in(other)
+    first = take_in(other, duplicate_conflicting="drop")
+    assert first.bars.close.tolist() == [11, 12, 13]
+    assert kinds(first)["duplicate_conflicting"] == (4, 1, "dropped")
+
+
+def days(*prices: float, volume: int = 1) -> list[str]:
+    return [f"2024-01-{d:02d},{p},{p},{p},{p},{volume}" for d, p in enumerate(prices, 1)]
+
+
+def test_jumps(write: Write, take_in: Ingest) -> None:
+    split = write(days(100, 102, 51, 52))
+    kept = take_in(split)
+    assert kinds(kept)["jump"] == (4, 1, "kept")
+    with pytest.raises(DataError, match="row 4: close moves -50.0% from 102 to 51 without an act"):
+        take_in(split, adjustable=True)
+    assert len(take_in(split, adjustable=True, jump="keep").bars) == 4
+    with pytest.raises(DataError, match="row 4: close moves to 51 and stays there"):
+        take_in(split, jump="drop")
+
+    spike = take_in(write(days(100, 101, 1, 2, 102, 300, 103)), jump="drop")
+    assert spike.bars.close.tolist() == [100, 101, 102, 103]
+    assert kinds(spike)["jump"] == (4, 3, "dropped")
+
+
+def test_moves_that_are_no_jumps(write: Write, take_in: Ingest) -> None:
+    # 40 % is the limit, prices at or below zero have no percentage, a roll is an action
+    assert "jump" not in kinds(take_in(write(days(100, 60, 84))))
+    assert "jump" not in kinds(take_in(write(days(18.27, -37.63, 10, 0, 5))))
+    rows = [f"{row},{int(k == 2)}" for k, row in enumerate(days(100, 102, 51, 52))]
+    rolled = take_in(write(rows, header="time,open,high,low,close,volume,roll"), adjustable=True)
+    assert rolled.bars.roll.tolist() == [False, False, True, False]
+    assert kinds(rolled)["roll"] == (4, 1, "kept")
+
+
+def test_negative_prices_are_legal(write: Write, take_in: Ingest) -> None:
+    path = write(days(18.27, -37.63, 10))
+    assert kinds(take_in(path))["negative_price"] == (3, 1, "kept")
+    assert take_in(path).bars.close.tolist() == [18.27, -37.63, 10]
+    assert len(take_in(path, negative_price="drop").bars) == 2
+    with pytest.raises(DataError, match="row 3: -37.63 is the lowest price"):
+        take_in(path, negative_price="error")
+
+
+def test_stale_prices(write: Write, take_in: Ingest) -> None:
+    path = write(days(1, 2, 2, 2, 2, 2, 3))
+    assert kinds(take_in(path))["stale"] == (4, 4, "kept")
+    assert take_in(path, stale="drop").bars.close.tolist() == [1, 2, 3]
+    with pytest.raises(DataError, match="runs of 5 or more equal closes: 1, longest 5 from row 3"):
+        take_in(path, stale="error")
+    assert "stale" not in kinds(take_in(write(days(1, 2, 2, 2, 2, 3))))
+
+
+def test_volumes(write: Write, take_in: Ingest) -> None:
+    path = write([*days(1, 2, 3), "2024-01-04,4,4,4,4,0"])
+    kept = take_in(path)
+    assert kept.bars.volume_known
+    assert kinds(kept)["zero_volume"] == (5, 1, "kept")
+    assert len(take_in(path, zero_volume="drop").bars) == 3
+
+    unknown = take_in(write(days(1, 2, 3, volume=0)), zero_volume="drop")
+    assert not unknown.bars.volume_known and len(unknown.bars) == 3
+    assert kinds(unknown)["volume_unknown"] == (2, 3, "kept")
+    absent = take_in(write([r.rsplit(",", 1)[0] for r in ROWS], header="time,open,high,low,close"))
+    assert not absent.bars.volume_known
+    assert absent.bars.volume.tolist() == [0, 0, 0]
+    empty = take_in(write([r.rsplit(",", 1)[0] + "," for r in ROWS]))
+    assert not empty.bars.volume_known
+
+
+def test_gaps_against_the_calendar(write: Write, take_in: Ingest) -> None:
+    dates = ("2024-07-01", "2024-07-02", "2024-07-05", "2024-07-08")  # the 4th is a holiday
+    path = write([f"{d},1,1,1,1,1" for d in dates])
+    assert kinds(take_in(path, calendar="XNYS"))["gap"] == (3, 1, "kept")  # the 3rd
+    assert kinds(take_in(path, bar="1d"))["gap"] == (3, 4, "kept")  # and a weekend
+    for policy in ("error", "drop"):
+        with pytest.raises(DataError, match="row 3: followed by 2024-07-03, a session of XNYS wit"):
+            take_in(path, calendar="XNYS", gap=policy)
+
+
+def test_gaps_inside_a_session(write: Write, take_in: Ingest) -> None:
+    minutes = ("09:30", "09:31", "09:34", "15:59")
+    first = [f"2024-07-01 {m},1,1,1,1,1" for m in minutes]
+    second = [f"2024-07-02 {m},1,1,1,1,1" for m in minutes[:3]]
+    result = take_in(
+        write(first + second), calendar="XNYS", timezone="America/New_York", bar="1min"
+    )
+    # 2 + 384 minutes, 2 minutes; the night is none
+    assert kinds(result) == {"gap": (3, 3, "kept")}
+    message = next(issue.message for issue in result.issues if issue.kind == "gap")
+    assert "about 388 bars of 1min missing, longest 06:25:00 after row 4" in message
+
+
+def test_a_midday_break_is_no_gap(write: Write, take_in: Ingest) -> None:
+    hours = ("09:00", "10:00", "11:00", "12:30", "13:30", "14:30")  # Tokyo rests 11:30 to 12:30
+    rows = [f"2024-07-0{d} {h},1,1,1,1,1" for d in (1, 2) for h in hours]
+    result = take_in(write(rows), calendar="XTKS", timezone="Asia/Tokyo", bar="30min")
+    assert kinds(result)["gap"][1] == 8  # four holes of half an hour a day, not the break
+    full = [
+        f"2024-07-01 {h:02d}:{m:02d},1,1,1,1,1"
+        for h, m in [(9, 0), (9, 30), (10, 0), (10, 30), (11, 0), (12, 30), (13, 0), (13, 30)]
+    ]
+    result = take_in(write(full), calendar="XTKS", timezone="Asia/Tokyo")
+    assert "gap" not in kinds(result)
+
+
+def test_bars_outside_the_session_are_counted(write: Write, take_in: Ingest) -> None:
+    rows = [f"2024-07-01 {h},1,1,1,1,1" for h in ("15:58", "15:59", "16:00", "16:01")]
+    result = take_in(write(rows), calendar="XNYS", timezone="America/New_York")
+    assert kinds(result) == {"outside_session": (4, 2, "kept")}
+
+
+def test_assumptions_are_rows_and_lines(write: Write, take_in: Ingest) -> None:
+    rows = [f"2024-07-01 {h:02d}:00,1,1,1,1,1" for h in (1, 2, 3)]
+    result = take_in(write(rows))
+    assumed = [issue.kind for issue in result.issues if issue.action == "assumed"]
+    assert assumed == [
+        *("assumed_columns", "assumed_timezone", "assumed_bar", "assumed_calendar"),
+        "assumed_stamp",
+    ]
+    assert len(result.assumptions) == 5
+    declared = take_in(
+        write(rows),
+        bar="1h",
+        calendar="24/7",
+        stamp="open",
+        timezone="UTC",
+        columns={name: name for name in ("time", "open", "high", "low", "close", "volume")},
+    )
+    assert declared.assumptions == ()
+    assert declared.bars.content_hash == result.bars.content_hash
+
+
+def test_declared_layout(write: Write, take_in: Ingest) -> None:
+    rows = ["01.02.2024 10:00;1,5;1,25;2,5;1;7", "01.02.2024 11:00;1,5;1,25;2,5;1;7"]
+    layout = dict(
+        delimiter=";",
+        decimal=",",
+        header=False,
+        columns={"time": 0, "close": 1, "open": 2, "high": 3, "low": 4, "volume": 5},
+        date_format="%d.%m.%Y %H:%M",
+    )
+    bars = take_in(write(rows, header=None), **layout).bars
+    assert (bars.open[0], bars.high[0], bars.low[0], bars.close[0]) == (1.25, 2.5, 1.0, 1.5)
+    assert str(np.datetime64(int(bars.time[0]), "ns"))[:16] == "2024-02-01T11:00"
+    layout["date_format"] = "%m/%d/%Y %H:%M"
+    with pytest.raises(DataError, match=r"row 1: '01\.02\.2024 10:00' is not a time"):
+        take_in(write(rows, header=None), **layout)
+
+
+def test_dates_that_may_be_read_twice(write: Write, take_in: Ingest) -> None:
+    rows = [row.replace("2024-01-", "1/").replace(",", "/2024,", 1) for row in ROWS]
+    with pytest.raises(DataError, match=r"row 2: '1/01/2024' may be day/month or month/day"):
+        take_in(write(rows))
+    assert len(take_in(write(rows), date_format="%m/%d/%Y").bars) == 3
+    result = take_in(write([*rows, "1/13/2024,1,1,1,1,1"]), bar="1d")
+    assert "assumed_date_format" in {issue.kind for issue in result.issues}
+    with pytest.raises(DataError, match="row 2: times such as 'Monday' are written in no form"):
+        take_in(write(["Monday,1,1,1,1,1"]))
+
+
+def test_date_and_time_in_two_columns(write: Write, take_in: Ingest) -> None:
+    rows = [f"2024.01.01,{h:02d}:00,1,1,1,1,1" for h in (1, 2, 3)]
+    result = take_in(write(rows, header="<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<VOL>"))
+    assert str(np.datetime64(int(result.bars.time[0]), "ns"))[:16] == "2024-01-01T02:00"
+
+
+def test_stacked_instruments_are_refused_or_chosen(write: Write, take_in: Ingest) -> None:
+    rows = [f"{s},{row}" for row in ROWS for s in ("AAPL", "MSFT")]
+    path = write(rows, header="Ticker,time,open,high,low,close,volume")
+    with pytest.raises(DataError, match=r"2 instruments .*\(AAPL, MSFT\); to choose one"):
+        take_in(path)
+    chosen = take_in(path, name="MSFT", columns={"symbol": "Ticker"})
+    assert chosen.bars.close.tolist() == [11, 12, 13]
+    with pytest.raises(DataError, match="no row has the symbol 'X', only AAPL, MSFT"):
+        take_in(path, columns={"symbol": "Ticker"})
+    alone = write([r for r in rows if r.startswith("AAPL")], "Ticker,time,open,high,low,close,vol")
+    assert len(take_in(alone).bars) == 3
+
+
+def test_defects_of_a_chosen_instrument_name_its_rows(write: Write, take_in: Ingest) -> None:
+    rows = [f"{s},{row}" for row in ROWS for s in ("A", "B")]
+    rows[3] = "B,2024-01-02,11,13,10,x,200"
+    path = write(rows, header="symbol,time,open,high,low,close,volume")
+    with pytest.raises(DataError, match="row 5: close 'x' is not a number"):
+        take_in(path, name="B", columns={"symbol": "symbol"})
+    assert len(take_in(path, name="A", columns={"symbol": "symbol"}).bars) == 3
+
+
+def test_blank_rows_are_skipped_and_reported(write: Write, take_in: Ingest) -> None:
+    result = take_in(write([ROWS[0], "", ROWS[1], ",,,,,", ROWS[2], ""]))
+    assert len(result.bars) == 3
+    assert kinds(result)["blank_row"] == (0, 0, "kept")
+
+
+def test_too_much_damage_is_given_up(
+    write: Write, take_in: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backtest.data.blocks.MAX_UNREADABLE", 2)
+    with pytest.raises(DataError, match=r"more than 2 cells cannot be read, .* check instruments"):
+        take_in(write([row + "x" for row in ROWS]), not_finite="drop")
+
+
+def test_policies_that_leave_nothing(write: Write, take_in: Ingest) -> None:
+    with pytest.raises(DataError, match="leave no row"):
+        take_in(write([row.replace(",1", ",x") for row in ROWS]), not_finite="drop")
+    with pytest.raises(DataError, match="leave no row"):
+        take_in(write(days(-1, -2, -3)), negative_price="drop")
+
+
+def test_bars_and_issues_lie_side_by_side(write: Write, take_in: Ingest, tmp_path: Path) -> None:
+    result = take_in(write([*ROWS, ROWS[2]]))
+    lake = tmp_path / "lake"
+    assert result.path == bars_path(lake, "X") == lake / "bars" / "X.parquet"
+    assert read_bars(result.path).content_hash == result.bars.content_hash
+    assert read_issues(issues_path(lake, "X")) == result.issues
+    assert sorted(p.name for p in (lake / "bars").iterdir()) == ["X.issues.parquet", "X.parquet"]
+    keys = [(i.instrument, i.source, i.kind, i.first_row) for i in result.issues]
+    assert len(set(keys)) == len(keys)  # the key of the table data_issue
+
+
+def test_a_failed_rerun_leaves_the_last_good_file(write: Write, take_in: Ingest) -> None:
+    good = take_in(write())
+    content = good.path.read_bytes()
+    with pytest.raises(DataError):
+        take_in(write(["2024-01-01,1,0,1,1,1"]))
+    assert good.path.read_bytes() == content
+
+
+def test_names_and_sources_that_cannot_be(take_in: Ingest, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"instruments\.X\.source is empty"):
+        take_in("")
+    with pytest.raises(ConfigError, match="becomes a file name"):
+        take_in("synthetic", name="../X")
+    with pytest.raises(DataError, match="no such file"):
+        take_in(tmp_path / "no.csv")
