@@ -6,14 +6,25 @@ A section is a frozen table; unknown keys are errors. Reading TOML is `backtest.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Natural = Annotated[int, Field(ge=0)]
+# TOML has dates of its own: a bare 2012-01-01 means the same as "2012-01-01".
+IsoText = Annotated[str, BeforeValidator(lambda v: v.isoformat() if isinstance(v, date) else v)]
 Branch = Literal["direction", "magnitude", "order", "urgency"]
 Policy = Literal["error", "drop", "keep"]
 
@@ -65,7 +76,7 @@ class Synthetic(Section):
     regime_bars: Natural = 0
     sigma: PositiveFloat = 1.2  # points per bar
     price: float = 5000.0
-    start: str = "2000-01-01T00:00:00Z"
+    start: IsoText = "2000-01-01T00:00:00Z"
 
 
 class IssuePolicies(Section):
@@ -111,7 +122,7 @@ class Folds(Section):
     cron: str = "0 0 1 1 *"
     train: PositiveInt = 8  # windows
     validation: PositiveInt = 1  # windows
-    end: str | None = None  # ISO date that closes the last window; None: open
+    end: IsoText | None = None  # ISO date that closes the last window; None: open
     warmup: Annotated[int, Field(ge=605)] = 605  # bars; 121 bars on the 5-bar scale
     horizon: PositiveInt = 12  # bars a label or n-step return looks ahead
     fill_lag: PositiveInt = 1  # bars between decision and mark
@@ -211,7 +222,7 @@ class Audit(Section):
 
     synthetic_episodes: PositiveInt = 4096
     user_episodes: PositiveInt = 512
-    horizons: tuple[PositiveInt, ...] = (100, 1000)  # steps
+    horizons: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (100, 1000)  # steps
 
 
 class Runtime(Section):

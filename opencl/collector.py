@@ -38,7 +38,10 @@ class DeviceCollector:
     steps: int
 
     def collect(self, weights: PolicyWeights, round: int, epsilon: float) -> Experience:
-        """Return one round's experience; see `backtest.agent.protocols.Collector`."""
+        """Return one round's experience; see `backtest.agent.protocols.Collector`.
+
+        Only the first round, which becomes a file, carries the reward components.
+        """
         tape = self.rollout.tape
         # the last decision of a window is taken at stop - 2
         steps = min(self.steps, len(tape.bars) - 1)
@@ -53,22 +56,27 @@ class DeviceCollector:
             stage_round=int(rng.stream(rng.Stage.COLLECT, round)),
             epsilon=epsilon,
             portfolio=True,
-            trace=True,
+            trace=round == 0,
         )
         return experience(out)
 
 
 def experience(out: Trajectories) -> Experience:
-    """Return trajectories with portfolio and trace as the learner's experience."""
+    """Return trajectories with portfolio states as the learner's experience.
+
+    A trace adds the reward components; the learner does not need them.
+    """
     assert out.portfolio is not None
-    assert out.trace is not None
+    components = None
+    if out.trace is not None:
+        components = np.stack([out.trace[name] for name in COMPONENTS], axis=-1)
     return Experience(
         start=out.start,
         action=out.action,
         reward=out.reward,
         end=out.end,
         portfolio=np.ascontiguousarray(out.portfolio),
-        components=np.stack([out.trace[name] for name in COMPONENTS], axis=-1),
+        components=components,
         equity=out.equity,
     )
 

@@ -96,13 +96,14 @@ class RolloutProgram:
         self.device, self.shape = device, shape
         self.group = variant == "group" or (variant == "auto" and device.kind == "gpu")
         self.head = 64 * -(-shape.atoms // 64) if self.group else 4 * -(-shape.atoms // 4)
+        self.width = 4 * -(-shape.hidden[1] // 4)  # dense_lanes writes four outputs at a time
         self.items = max(128, self.head) if self.group else 1
         if self.group and self.items % self.head:
             self.items = self.head
         self.tile = self._tile() if self.group else LANES
         sizes = {
             "HIDDEN1": shape.hidden[0],
-            "HIDDEN2": shape.hidden[1],
+            "HIDDEN2": self.width,
             "ATOMS": shape.atoms,
             "HEAD": self.head,
             "N_HEADS": len(shape.heads),
@@ -120,7 +121,7 @@ class RolloutProgram:
         self.kernel = self.program.kernel(name)
 
     def _tile(self) -> int:
-        h1, h2 = self.shape.hidden
+        h1, h2 = self.shape.hidden[0], self.width
         rows = max(h1, self.items) + h2 + N_PORTFOLIO + len(self.shape.heads)
         for tile in (TILE, 16, 8, 4):
             if rows * tile * 4 <= self.device.local_memory:
@@ -131,22 +132,35 @@ class RolloutProgram:
         )
 
     def pack(self, policies: Sequence[PolicyWeights]) -> Mapping[str, Array]:
-        """Return the weights of all policies in the order this kernel reads, float32."""
+        """Return the weights of all policies in the order this kernel reads, float32.
+
+        Raises:
+            ValueError: a policy has another shape than the program.
+        """
         heads, head, atoms = self.shape.heads, self.head, self.shape.atoms
+        h1, h2 = self.shape.hidden
         packed: dict[str, list[Array]] = {
             name: [] for name in ("w1_bar", "b1", "w1", "w2", "b2", "w3", "b3", "z")
         }
         for w in policies:
-            w3 = np.zeros((len(heads), head, w.hidden[1]), np.float32)
+            if (w.hidden, w.atoms) != (self.shape.hidden, atoms):
+                raise ValueError(
+                    f"a policy of hidden {w.hidden} and {w.atoms} atoms in a rollout of "
+                    f"{self.shape.hidden} and {atoms}"
+                )
+            w2 = np.zeros((self.width, h1), np.float32)
+            b2 = np.zeros(self.width, np.float32)
+            w2[:h2], b2[:h2] = w.W2, w.b2
+            w3 = np.zeros((len(heads), head, self.width), np.float32)
             b3 = np.zeros((len(heads), head), np.float32)
-            w3[:, :atoms] = w.W_head.reshape(-1, atoms, w.hidden[1])[heads]
+            w3[:, :atoms, :h2] = w.W_head.reshape(-1, atoms, h2)[heads]
             b3[:, :atoms] = w.b_head.reshape(-1, atoms)[heads]
-            rows = w3.reshape(-1, w.hidden[1])
+            rows = w3.reshape(-1, self.width)
             packed["w1_bar"].append(w.W1_bar.T)
             packed["b1"].append(w.b1)
             packed["w1"].append(w.W1_portfolio.T if self.group else w.W1_portfolio)
-            packed["w2"].append(w.W2.T if self.group else w.W2)
-            packed["b2"].append(w.b2)
+            packed["w2"].append(w2.T if self.group else w2)
+            packed["b2"].append(b2)
             packed["w3"].append(rows.T if self.group else rows)
             packed["b3"].append(b3)
             packed["z"].append(w.z)
@@ -205,9 +219,18 @@ class Rollout:
             portfolio: return the portfolio states.
             trace: return every `StepResult`.
             values: return the action values.
+
+        Raises:
+            IndexError: an episode leaves the tape.
+            ValueError: counts or shapes of policies, keys and starts differ.
+            DeviceError: the device has no room.
         """
         check_span(self.tape, np.asarray(start).ravel(), steps)
         count, each = start.shape
+        if len(policies) != count or keys.shape != (count, 2):
+            raise ValueError(
+                f"{len(policies)} policies and keys {keys.shape} for starts {start.shape}"
+            )
         n, device, made = count * each, self.device, self.made
         packed = made.pack(policies)
         w = {name: upload(device, array) for name, array in packed.items()}

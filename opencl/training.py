@@ -215,6 +215,7 @@ def _prepare(spec: TrainSpec, device: Device) -> _Run:
         seed=spec.seed,
         stream=rng.hash32(f"{name}|{spec.fold_key}"),
         config_hash=experiment.study_id,
+        device=torch_device(device),
     )
     learner = config.learner
     return _Run(
@@ -231,6 +232,13 @@ def _prepare(spec: TrainSpec, device: Device) -> _Run:
             sessions_per_year(instrument.calendar),
         ),
     )
+
+
+def torch_device(device: Device) -> str:
+    """Return where torch trains beside an OpenCL device: on its GPU if torch can, else the CPU."""
+    import torch
+
+    return "cuda" if device.nvidia and torch.cuda.is_available() else "cpu"
 
 
 def _progress(log: Log, spec: TrainSpec) -> Callable[[int, int, Any], None]:

@@ -5,13 +5,14 @@ Only typer is imported here; every command imports what it needs when it runs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from backtest.errors import BacktestError
-from pipelines.commands import compare, data, devices, market, run, store, ui
+from pipelines.commands import audit, compare, data, devices, folds, run, simulate, store, ui
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
@@ -63,19 +64,30 @@ def skillwalk(
 
 
 RUN, CHECK, LOOK = "Run", "Check", "Look"
+COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    (RUN, run.run, run.EXAMPLE),
+    (RUN, compare.ab, compare.EXAMPLE),
+    (RUN, data.ingest, data.EXAMPLE),
+    (RUN, simulate.simulate, simulate.EXAMPLE),
+    (CHECK, folds.folds, folds.EXAMPLE),
+    (CHECK, audit.audit, audit.EXAMPLE),
+    (CHECK, devices.verify, devices.VERIFY_EXAMPLE),
+    (CHECK, devices.devices, devices.DEVICES_EXAMPLE),
+    (CHECK, devices.bench, devices.BENCH_EXAMPLE),
+    (LOOK, store.sql, store.SQL_EXAMPLE),
+    (LOOK, store.report, store.REPORT_EXAMPLE),
+    (LOOK, ui.ui, ui.EXAMPLE),
+)
 
-app.command(rich_help_panel=RUN, epilog=run.RUN_EXAMPLE)(run.run)
-app.command(rich_help_panel=RUN, epilog=compare.EXAMPLE)(compare.ab)
-app.command(rich_help_panel=RUN, epilog=data.EXAMPLE)(data.ingest)
-app.command(rich_help_panel=RUN, epilog=market.SIMULATE_EXAMPLE)(market.simulate)
-app.command(rich_help_panel=CHECK, epilog=run.FOLDS_EXAMPLE)(run.folds)
-app.command(rich_help_panel=CHECK, epilog=market.AUDIT_EXAMPLE)(market.audit)
-app.command(rich_help_panel=CHECK, epilog=devices.VERIFY_EXAMPLE)(devices.verify)
-app.command(rich_help_panel=CHECK, epilog=devices.DEVICES_EXAMPLE)(devices.devices)
-app.command(rich_help_panel=CHECK, epilog=devices.BENCH_EXAMPLE)(devices.bench)
-app.command(rich_help_panel=LOOK, epilog=store.SQL_EXAMPLE)(store.sql)
-app.command(rich_help_panel=LOOK, epilog=store.REPORT_EXAMPLE)(store.report)
-app.command(rich_help_panel=LOOK, epilog=ui.EXAMPLE)(ui.ui)
+
+def paragraphs(text: str) -> str:
+    """Return a docstring with every paragraph on one line; the terminal wraps it."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+for _panel, _command, _example in COMMANDS:
+    _help = paragraphs(_command.__doc__ or "")
+    app.command(rich_help_panel=_panel, help=_help, epilog=_example)(_command)
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from backtest.audit.policies import POLICIES
 from backtest.audit.scores import Scores
 from backtest.market.layout import Array
 
-# By source of the bars: (better, worse). Bars of a user may favour an accuracy of 55 % less than
-# their costs take, so that only what holds in every market is required of them.
+# By source of the bars: (better, worse). On a user's bars costs may exceed what 55 % accuracy
+# earns, so only what holds in every market is required there.
 REQUIRED = {
     "synthetic": (
         ("foresight", "foresight_shrunk"),

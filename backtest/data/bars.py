@@ -151,7 +151,7 @@ def read_bars(path: Path) -> Bars:
         raise DataError(f"{path}: not a bars file of version {VERSION}; {cure}")
     table = table.set_column(0, "time", table["time"].cast(pa.int64()))
     table = table.set_column(7, "session", table["session"].cast(pa.int32()))
-    columns = {name: table[name].to_numpy() for name in DTYPES}
+    columns = {name: np.require(table[name].to_numpy(), requirements="W") for name in DTYPES}
     return Bars(
         instrument=metadata[b"instrument"].decode(),
         volume_known=metadata[b"volume_known"] == b"1",

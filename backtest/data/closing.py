@@ -6,7 +6,7 @@ declared otherwise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,46 +41,57 @@ class Closes:
     calendar: Calendar
 
 
-def unified(raw: RawBars, instrument: Instrument, findings: Findings) -> tuple[Ints, bool]:
-    """Return sortable stamps, ns, and whether they are dates (midnights of the session date).
+def unified(raw: RawBars, instrument: Instrument, findings: Findings) -> tuple[RawBars, bool]:
+    """Return the rows with stamps that can be sorted, and whether they are dates.
 
-    Otherwise they are UTC. A wall clock reading that was skipped or repeated when clocks changed
-    becomes a problem that names its row, and NO_TIME.
+    Dates are midnights of the session date; all other stamps become UTC. A wall clock reading
+    that was skipped or repeated when clocks changed is a problem that names its row, and the row
+    is left out. Rows without a time keep NO_TIME.
     """
     layout, key = instrument.csv, findings.key("csv.timezone")
     check_zone(layout.timezone, key)
-    dates = None if raw.closes else session_dates(raw, instrument)
+    known = raw.stamp != NO_TIME
+    dates = None if raw.closes else session_dates(raw.stamp[known], raw, instrument)
     if dates is not None:
         if not raw.dated:
             findings.assume("midnight_stamps", "every time is a midnight: read as session dates")
-        return dates * DAY, True
+        return restamped(raw, known, dates * DAY), True
     if raw.zoned or raw.closes:
-        return raw.stamp, False
+        return raw, False
     if "timezone" not in layout.model_fields_set:
         findings.assume("assumed_timezone", f"times are read as UTC; else set {key}")
-    time, skipped, repeated = utc(raw.stamp, layout.timezone)
+    time, skipped, repeated = utc(raw.stamp[known], layout.timezone)
     for wrong, what in ((skipped, "never happened"), (repeated, "happened twice")):
-        rows = raw.row[wrong]
+        rows = raw.row[known][wrong]
         if len(rows):
             findings.problem(
                 f"row {rows[0]}: this time of day {what} in {layout.timezone}, where clocks "
                 f"changed{listed(rows)}; export the file in UTC, or correct {key}"
             )
-    return np.where(skipped | repeated, NO_TIME, time), False
+    usable = np.ones(len(raw), bool)
+    usable[known] = ~(skipped | repeated)
+    return restamped(raw, known, time).take(usable), False
 
 
-def session_dates(raw: RawBars, instrument: Instrument) -> Ints | None:
+def restamped(raw: RawBars, known: Flags, stamp: Ints) -> RawBars:
+    """Return the rows with new stamps where the time is known."""
+    stamps = raw.stamp.copy()
+    stamps[known] = stamp
+    return replace(raw, stamp=stamps)
+
+
+def session_dates(stamp: Ints, raw: RawBars, instrument: Instrument) -> Ints | None:
     """Return days since 1970 if the stamps name dates: no time of day, or midnight throughout.
 
     Midnight counts on the source's clock, in the declared time zone, or on the exchange's.
     """
     if raw.dated:
-        return raw.stamp // DAY
+        return stamp // DAY
     if instrument.calendar == ALWAYS and instrument.csv.stamp == "close":
         return None  # midnight is then really the end of the day before
     zones = (instrument.csv.timezone, zone(instrument.calendar)) if raw.zoned else ()
     for name in ("UTC", *zones):
-        clock = local(raw.stamp, name)
+        clock = local(stamp, name)
         if not (clock % DAY).any():
             return clock // DAY
     return None
@@ -88,7 +99,7 @@ def session_dates(raw: RawBars, instrument: Instrument) -> Ints | None:
 
 def closes(
     stamp: Ints,
-    row: Ints,
+    spacing: Spacing,
     dated: bool,
     instrument: Instrument,
     findings: Findings,
@@ -99,16 +110,15 @@ def closes(
 
     Args:
         stamp: int64[n] from `unified`, increasing.
-        row: int64[n], file rows for messages.
+        spacing: from `bar_spacing`.
         dated: whether stamps are session dates.
-        instrument: declares bar, calendar and csv.stamp.
+        instrument: declares calendar and csv.stamp.
         findings: receives the assumptions.
         closed: stamps are bar closes already.
 
     Raises:
-        DataError: unknown spacing, or dates the calendar does not cover.
+        DataError: dates the calendar does not cover, or dates for bars within the day.
     """
-    spacing = bar_spacing(stamp, row, instrument, findings)
     if "calendar" not in instrument.model_fields_set:
         findings.assume(
             "assumed_calendar",
@@ -117,7 +127,7 @@ def closes(
     edge = end_named(dated, instrument, findings, closed=closed)
     if dated and spacing.intraday:
         raise DataError(
-            f"{findings.source}: {findings.key('bar')} = {spacing}, but no time has a time of day; "
+            f"{findings.key('bar')} = {spacing}, but no time has a time of day; "
             f"correct the declaration or export the times"
         )
     first, last = stamp[0] // DAY - 1, spacing.after(stamp[-1:] // DAY)[0] + 1
@@ -145,12 +155,20 @@ def closes(
     return Closes(sessions.close_of(named), named, inside, spacing, sessions)
 
 
-def bar_spacing(stamp: Ints, row: Ints, instrument: Instrument, findings: Findings) -> Spacing:
-    """Return the declared spacing, or the derived one with a note."""
+def bar_spacing(raw: RawBars, instrument: Instrument, findings: Findings) -> Spacing:
+    """Return the declared spacing, or the one derived from all rows with a time, with a note.
+
+    Raises:
+        DataError: neither declared nor regular.
+    """
     key = findings.key("bar")
     if instrument.bar is not None:
         return spacings.declared(instrument.bar, key)
-    spacing = spacings.derived(stamp, row, key)
+    stamp, first = raw.stamp, np.arange(len(raw))
+    if (stamp == NO_TIME).any() or not (np.diff(stamp) > 0).all():
+        stamp, first = np.unique(stamp, return_index=True)
+        stamp, first = stamp[stamp != NO_TIME], first[stamp != NO_TIME]
+    spacing = spacings.derived(stamp, raw.row[first], key)
     findings.assume("assumed_bar", f"bars are {spacing} apart, as most of them are; else set {key}")
     return spacing
 

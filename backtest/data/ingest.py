@@ -12,14 +12,14 @@ from backtest.config import CsvFormat, Instrument
 from backtest.data import spacing as spacings
 from backtest.data.bars import Bars, Ints, write_bars
 from backtest.data.blocks import gather
-from backtest.data.closing import Closes, closes, unified
+from backtest.data.closing import Closes, bar_spacing, closes, unified
 from backtest.data.columns import match
 from backtest.data.csv_reader import open_csv
 from backtest.data.example import LAYOUT, example
 from backtest.data.issues import DataIssue, Findings, write_issues
 from backtest.data.order_checks import increasing
 from backtest.data.parquet_reader import open_parquet
-from backtest.data.raw import NO_TIME, PRICES, RawBars
+from backtest.data.raw import PRICES, RawBars
 from backtest.data.replacing import replacing
 from backtest.data.row_checks import check_rows
 from backtest.data.series_checks import check_series
@@ -29,8 +29,8 @@ from backtest.data.spacing import Spacing
 from backtest.data.synthetic import synthetic
 from backtest.errors import ConfigError, DataError
 
+ISSUES = ".issues"
 COLUMNS = (*PRICES, "volume", "roll")
-MOSTLY = 0.9  # with fewer rows left, an unknown spacing follows from their defects
 OWN = {name: name for name in ("time", *COLUMNS)}  # the columns of a bars file
 
 
@@ -62,7 +62,7 @@ def bars_path(out: Path, name: str) -> Path:
 
 def issues_path(out: Path, name: str) -> Path:
     """Return where the issues of an instrument lie in a lake."""
-    return out / "bars" / f"{name}.issues.parquet"
+    return out / "bars" / f"{name}{ISSUES}.parquet"
 
 
 def ingest(name: str, instrument: Instrument, out: Path) -> Ingested:
@@ -72,9 +72,10 @@ def ingest(name: str, instrument: Instrument, out: Path) -> Ingested:
         ConfigError: a declaration that cannot be right.
         DataError: every defect whose policy is error, each with row and cure, in one message.
     """
-    if not re.fullmatch(r"[\w=^.+-]+", name) or name.startswith("."):
+    if not re.fullmatch(r"[\w=^.+-]+", name) or name.startswith(".") or name.endswith(ISSUES):
         raise ConfigError(
-            f"instrument {name!r}: its name becomes a file name; use letters, digits and ._=^+-"
+            f"instrument {name!r}: its name becomes a file name; use letters, digits and ._=^+-, "
+            f"no leading dot and no ending {ISSUES}"
         )
     findings = Findings(name, instrument.source, instrument.issues)
     raw, instrument = read(name, instrument, findings)
@@ -134,23 +135,21 @@ def clean(raw: RawBars, instrument: Instrument, findings: Findings) -> tuple[Bar
     Raises:
         DataError: all errors found, together.
     """
-    rows_read = len(raw)
+    raw, dated = unified(raw, instrument, findings)
+    spacing = None
+    try:
+        spacing = bar_spacing(raw, instrument, findings)
+    except DataError as error:
+        findings.problem(str(error))
     raw, volume_known = check_rows(raw, findings)
-    if not len(raw):
+    raw = raw.take(increasing(raw, findings))
+    if spacing is None or not len(raw):
         findings.refuse()
         raise DataError(f"{findings.source}: the policies leave no row; correct the file")
-    stamp, dated = unified(raw, instrument, findings)
-    timed = stamp != NO_TIME
-    raw, stamp = raw.take(timed), stamp[timed]
-    if not len(raw):
-        findings.refuse()
-    order = increasing(raw, stamp, findings)
-    raw, stamp = raw.take(order), stamp[order]
     try:
-        times = closes(stamp, raw.row, dated, instrument, findings, closed=raw.closes)
+        times = closes(raw.stamp, spacing, dated, instrument, findings, closed=raw.closes)
     except DataError as error:
-        if not findings.problems or len(raw) > MOSTLY * rows_read:
-            findings.problem(str(error).removeprefix(f"{findings.source}: "))
+        findings.problem(str(error))
         findings.refuse()
         raise
     check_clashes(times, raw.row, findings)
@@ -168,7 +167,7 @@ def clean(raw: RawBars, instrument: Instrument, findings: Findings) -> tuple[Bar
         volume_known=volume_known,
         **{name: getattr(raw, name) for name in COLUMNS},
     )
-    return bars, times.spacing
+    return bars, spacing
 
 
 def check_clashes(times: Closes, row: Ints, findings: Findings) -> None:

@@ -10,13 +10,13 @@ from backtest.data.issues import Findings
 from backtest.data.raw import PRICES, RawBars
 
 
-def increasing(raw: RawBars, stamp: Ints, findings: Findings) -> Ints:
+def increasing(raw: RawBars, findings: Findings) -> Ints:
     """Return the indices of the rows to keep, in strictly increasing order of their stamps.
 
     Rows are sorted for the checks whatever the policy says; an error is raised later, together
     with all others.
     """
-    kept = np.arange(len(raw))
+    kept, stamp = np.arange(len(raw)), raw.stamp
     back = np.flatnonzero(np.diff(stamp) < 0) + 1
     if len(back):
         what = "rows are in descending order" if len(back) > 0.5 * len(raw) else "time steps back"
@@ -32,7 +32,8 @@ def increasing(raw: RawBars, stamp: Ints, findings: Findings) -> Ints:
             kept = np.flatnonzero(stamp >= np.maximum.accumulate(stamp))
     kept = kept[np.argsort(stamp[kept], kind="stable")]
 
-    first_of = np.concatenate([[True], np.diff(stamp[kept]) > 0])
+    first_of = np.ones(len(kept), bool)
+    first_of[1:] = np.diff(stamp[kept]) > 0
     if first_of.all():
         return kept
     group = np.maximum.accumulate(np.where(first_of, np.arange(len(kept)), 0))

@@ -91,6 +91,11 @@ def check_gaps(closes: Closes, row: Ints, findings: Findings) -> None:
     if not spacing.intraday:
         return
     distance = np.diff(closes.time)
+    cut = closes.time == sessions.close_of(closes.session)  # the last bar may be shorter
+    close = np.flatnonzero((distance < spacing.ns) & ~cut[1:]) + 1
+    if len(close):
+        what = f"row {row[close[0]]}: closer than {spacing} to the bar before it"
+        findings.note("irregular", row[close], f"{what}, like {len(close):,} bars")
     if sessions.name != ALWAYS:
         distance = distance - breaks(closes)
         distance[np.diff(closes.session) != 0] = 0

@@ -92,8 +92,9 @@ def calendar(name: str, first: int, last: int) -> Calendar:
         date = np.arange(first, last + 1, dtype=np.int32)
         opens = date.astype(np.int64) * DAY
         return Calendar(name, "UTC", date, opens, opens + DAY, opens, opens)
-    try:
-        found = exchange(name, iso(first - MARGIN), iso(last + MARGIN))
+    years = iso(first - MARGIN)[:4], iso(last + MARGIN)[:4]
+    try:  # whole years, so that other spans find them made
+        found = exchange(name, f"{years[0]}-01-01", f"{years[1]}-12-31")
     except DataError:  # the calendar may begin with the data
         found = exchange(name, iso(first), iso(last))
     opens, closes = nanoseconds(found.opens), nanoseconds(found.closes)

@@ -75,6 +75,7 @@ def derived(stamp: Ints, row: Ints, key: str) -> Spacing:
     """Return the most frequent distance of increasing stamps (ns), checked.
 
     It must be that of at least half of all bars, and inside the day no two bars may be closer.
+    Dates are daily as soon as two of them follow each other.
 
     Raises:
         DataError: too few bars, or irregular ones such as volume bars or months.
@@ -84,6 +85,8 @@ def derived(stamp: Ints, row: Ints, key: str) -> Spacing:
         raise DataError(f"the spacing of {len(stamp)} bars is unknown; {cure}")
     distances, counts = np.unique(np.diff(stamp), return_counts=True)
     usual = int(distances[np.argmax(counts)])
+    if distances[0] == DAY and not (stamp % DAY).any():
+        return Spacing(1, "d")
     if 2 * counts.max() >= counts.sum():
         # closes and daylight saving move daily stamps by hours
         for unit, tolerance in (("d", DAY // 8), ("w", DAY)):

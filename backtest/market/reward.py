@@ -21,7 +21,8 @@ def calibrated(p: Array) -> bool:
 
 def reward_scale(p: Array, sigma: Array) -> Array:
     """Return one sigma (at least a tick) of a full position in currency, float32[n]."""
-    return np.maximum(sigma, p["tick_size"]) * p["mult"] * p["max_position"]
+    scale: Array = np.maximum(sigma, p["tick_size"]) * p["mult"] * p["max_position"]
+    return scale
 
 
 def differential_sharpe(
@@ -52,7 +53,8 @@ def differential_sharpe(
     variance = B - A * A
     if not calibrated(p):
         x = np.maximum(np.abs(variance), p["dsr_epsilon"])
-        return numerator / (x * np.sqrt(x))
+        literal: Array = numerator / (x * np.sqrt(x))
+        return literal
     floor = np.float32(0.1) * scale / equity0
     x = np.maximum(variance, floor * floor)
     dsr = clip(numerator / (x * np.sqrt(x)), -1.0, 1.0) * exposure
@@ -65,7 +67,8 @@ def pnl_score(
     """Return the step's PnL as a z-score, float32[n]; literal: of the policy's own history."""
     if calibrated(p):
         return clip((gross - tx_cost) / scale, -Z_LIMIT, Z_LIMIT)
-    return (gross - ema) / np.sqrt(var + np.float32(1e-8))
+    z: Array = (gross - ema) / np.sqrt(var + np.float32(1e-8))
+    return z
 
 
 def drawdown_penalty(

@@ -62,9 +62,9 @@ inline Bar bar_at(__global const Bar *bars, const int i)
 
 // Advance one episode towards a target position; *s becomes the state at close[b+1].
 // Always inlined: a compiler that keeps the call keeps the state in memory too.
-inline __attribute__((always_inline)) StepResult advance(__constant const MarketParams *p, EpisodeState *s, const float target,
-                          const float urgency, const int order, const Bar bar, const Bar nxt,
-                          const int t, const bool last, const float aux)
+inline __attribute__((always_inline)) StepResult
+advance(__constant const MarketParams *p, EpisodeState *s, const float target, const float urgency,
+        const int order, const Bar bar, const Bar nxt, const int t, const bool last, const float aux)
 {
     const float mult = p->mult;
     const float q0 = s->position;
@@ -174,8 +174,9 @@ inline __attribute__((always_inline)) StepResult advance(__constant const Market
 }
 
 // Advance one episode by one bar under an action (direction, magnitude, order, urgency).
-inline __attribute__((always_inline)) StepResult step(__constant const MarketParams *p, EpisodeState *s, const int4 action,
-                       const Bar bar, const Bar nxt, const int t, const bool last, const float aux)
+inline __attribute__((always_inline)) StepResult
+step(__constant const MarketParams *p, EpisodeState *s, const int4 action, const Bar bar, const Bar nxt,
+     const int t, const bool last, const float aux)
 {
     const float target = target_position(p, s->position, action);
     return advance(p, s, target, one_of(p->urgency, action.w), action.z, bar, nxt, t, last, aux);

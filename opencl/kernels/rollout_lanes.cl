@@ -3,7 +3,7 @@
 typedef float16 lanes_t; // LANES floats
 
 // out[j] = act(bias[j] + sum_k weight[j][k] * in[k]) for LANES episodes; four outputs at a time
-// so that one load of in[k] feeds four multiply-adds.
+// so that one load of in[k] feeds four multiply-adds. n_out is a multiple of 4 (the host pads).
 inline void dense_lanes(__global const float *restrict weight, __global const float *restrict bias,
                         const lanes_t *in, const int n_in, lanes_t *out, const int n_out)
 {

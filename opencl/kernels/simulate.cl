@@ -4,9 +4,10 @@
 // make the CPU's vectoriser mask every instruction in it.
 
 // Advance an episode towards a target if it is alive; a dead one keeps its state.
-inline __attribute__((always_inline)) StepResult advance_alive(__constant const MarketParams *p, EpisodeState *s, bool *alive,
-                                const float target, const float urgency, const int order, const Bar bar,
-                                const Bar nxt, const int t, const bool last, const float aux)
+inline __attribute__((always_inline)) StepResult
+advance_alive(__constant const MarketParams *p, EpisodeState *s, bool *alive, const float target,
+              const float urgency, const int order, const Bar bar, const Bar nxt, const int t,
+              const bool last, const float aux)
 {
     EpisodeState next = *s;
     const StepResult r = advance(p, &next, target, urgency, order, bar, nxt, t, last, aux);
@@ -17,9 +18,9 @@ inline __attribute__((always_inline)) StepResult advance_alive(__constant const 
 }
 
 // The same under an action (direction, magnitude, order, urgency).
-inline __attribute__((always_inline)) StepResult step_alive(__constant const MarketParams *p, EpisodeState *s, bool *alive,
-                             const int4 action, const Bar bar, const Bar nxt, const int t,
-                             const bool last, const float aux)
+inline __attribute__((always_inline)) StepResult
+step_alive(__constant const MarketParams *p, EpisodeState *s, bool *alive, const int4 action,
+           const Bar bar, const Bar nxt, const int t, const bool last, const float aux)
 {
     const float target = target_position(p, s->position, action);
     const float urgency = one_of(p->urgency, action.w);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,6 @@ from pipelines.commands.options import (
     Overrides,
     Profile,
     configuration,
-    instruments,
 )
 from pipelines.console import say, table, write_figures
 
@@ -40,7 +40,7 @@ def ingest(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SOURCE]",
+            metavar="SOURCE",
             show_default=False,
             help="CSV or Parquet file, example:sp500 or example:nasdaq; without it the "
             "instruments of the experiment.",
@@ -124,13 +124,14 @@ def chosen_instruments(
 
     if source is None:
         found = configuration(config, profile, overrides)
-        known = {n: found.instrument_settings(n) for n in found.study.instruments}
-        if name in found.instruments:
-            known[name] = found.instruments[name]
-        if name is not None and name not in known:
+        if name is None:
+            return [(n, found.instrument_settings(n)) for n in found.study.instruments]
+        if name not in found.instruments and name not in found.study.instruments:
+            known = dict.fromkeys((*found.study.instruments, *found.instruments))
             raise ConfigError(f"--name {name}: the experiment has {', '.join(known)}")
-        return [(n, known[n]) for n in ([name] if name else instruments(found, None))]
-    chosen = name or stem(Path(source.removeprefix("example:"))).upper()
+        return [(name, found.instrument_settings(name))]
+    example = source.removeprefix("example:")
+    chosen = name or (stem(Path(source)) if example == source else example.upper())
     if config is None and profile is None and not overrides:
         return [(chosen, Instrument())]
     return [(chosen, configuration(config, profile, overrides).instrument_settings(chosen))]
@@ -180,7 +181,7 @@ def show(found: Ingested) -> None:
     import numpy as np
 
     bars = found.bars
-    first, last = (str(np.datetime64(int(t), "ns").astype("datetime64[s]")) for t in bars.time[[0, -1]])
+    first, last = (np.datetime64(int(t), "ns").astype("datetime64[s]") for t in bars.time[[0, -1]])
     say(
         f"{bars.instrument}: {len(bars):,} bars of {found.spacing} from {found.source}, "
         f"{first}Z to {last}Z (closes), written to {found.path}"
@@ -209,7 +210,8 @@ def toml_hint(name: str, settings: Instrument) -> str:
         for ours, theirs in (csv.pop("columns", None) or {}).items()
     ]
     lines += [f"csv.{key} = {json.dumps(value)}" for key, value in csv.items()]
-    shown = "\n".join(f"  {line}" for line in [f"[instruments.{json.dumps(name)}]", *lines])
+    key = name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name)
+    shown = "\n".join(f"  {line}" for line in [f"[instruments.{key}]", *lines])
     return f"To use it in a study, put this and its costs into a TOML file:\n{shown}"
 
 

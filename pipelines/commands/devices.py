@@ -9,7 +9,7 @@ import typer
 
 from backtest.errors import ConfigError
 from pipelines.commands.options import JsonFile
-from pipelines.console import say, table, write_figures
+from pipelines.console import table, write_figures
 
 DEVICES_EXAMPLE = "Example: skillwalk devices --json devices.json"
 VERIFY_EXAMPLE = "Example: skillwalk verify --device cpu"
@@ -67,4 +67,5 @@ def bench(
     command += ["--quick"] if quick else []
     command += ["--json", str(json.absolute())] if json else []
     ended = subprocess.run(command, cwd=root, check=False)
-    raise typer.Exit(ended.returncode)
+    # a signal's number is negative: the benchmark did not end by itself
+    raise typer.Exit(ended.returncode if ended.returncode >= 0 else 1)

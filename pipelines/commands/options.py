@@ -19,7 +19,7 @@ DEFAULT_PROFILE = "smoketest"
 ConfigFile = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[CONFIG]",
+        metavar="CONFIG",
         show_default=False,
         help="TOML file of the experiment. A relative source path in it begins at its folder.",
     ),

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from backtest.summary import Summary
 
 SQL_EXAMPLE = (
-    "Example: skillwalk sql \"SELECT variant, value, low, high FROM walk_forward_summary "
-    "WHERE name = 'sharpe'\". Tables and views: skillwalk sql \"SHOW TABLES\"."
+    'Example: skillwalk sql "SELECT variant, value, low, high FROM walk_forward_summary '
+    'WHERE name = \'sharpe\'". Tables and views: skillwalk sql "SHOW TABLES".'
 )
 REPORT_EXAMPLE = "Example: skillwalk report --lake lake --json summary.json"
 

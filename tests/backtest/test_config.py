@@ -44,6 +44,7 @@ def test_overrides_are_toml_values():
     assert made.learner.updates == 7
     assert made.study.seeds == (3, 4)
     assert made.folds.cron == "0 0 1 * *"
+    assert made.folds.end == "2012-01-01"
 
 
 def test_a_formula_brings_its_loss_aversion():
@@ -86,7 +87,7 @@ def test_mistakes_name_the_key(override, key, hint):
 
 
 def test_all_mistakes_are_reported_together():
-    with pytest.raises(ConfigError, match=r"learner\.batch.*reward\.w_dd"):
+    with pytest.raises(ConfigError, match=r"reward\.w_dd.*learner\.batch"):
         config.load(config.profile("smoketest"), ["learner.batch=-1", "reward.w_dd=-1"])
 
 

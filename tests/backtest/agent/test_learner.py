@@ -208,8 +208,9 @@ def test_the_cached_target_head_follows_the_target_network():
 
 def test_updates_fit_a_fixed_batch():
     subject, data = learner(learning_rate=3e-3, target_every=1000), batch()
-    losses = [subject.update(data).figures[0].item() for _ in range(150)]
-    assert losses[-1] < 0.5 * losses[0]
+    updates = [subject.update(data) for _ in range(120)]
+    assert updates[-1].figures[0] < updates[0].figures[0]  # down to the targets' own entropy
+    assert updates[-1].error.mean() < 0.15 * updates[0].error.mean()
 
 
 def test_gradients_are_clipped():

@@ -39,7 +39,7 @@ def kernel(tape, start, targets):
     return simulator(select()).targets(tape, start, targets)[1]
 
 
-def config(*overrides, episodes=256, horizons="[100, 1000]"):
+def config(*overrides, episodes=128, horizons="[100, 1000]"):
     size = (f"audit.synthetic_episodes={episodes}", f"audit.horizons={horizons}")
     return parse({"reward": {}}, [*size, *overrides])
 
@@ -83,7 +83,9 @@ class TestSynthetic:
         assert "order FAILS in 3 of 6 gaps, worst T=1000: 55 % over flat" in audit.summary
 
     def test_loss_aversion_of_the_literal_design_sinks_55_percent(self):
-        audit = audit_synthetic(config("reward.loss_aversion=1.5", horizons="[1000]"), kernel)
+        audit = audit_synthetic(
+            config("reward.loss_aversion=1.5", episodes=256, horizons="[1000]"), kernel
+        )
         assert means(audit, 1000)["accurate_55"] == pytest.approx(-0.008, abs=0.003)
         assert [(g.better, g.worse, g.term) for g in audit.failures] == [
             ("accurate_55", "flat", "asym")

@@ -33,7 +33,7 @@ def test_dead_rows_do_not_dilute_a_mean():
 @pytest.mark.parametrize("formula", Formula)
 def test_every_mean_is_that_of_a_plain_walk(formula):
     t = random_tape(400, p=params(formula=formula, commission=0.1))
-    start, steps = np.array([3, 40, 200]), 150  # more steps than one block
+    start, steps = np.array([3, 40, 200]), 70  # more steps than one block
     got = play(walk, t, start, steps, KEY, np.arange(3))
     targets = target_paths(t, start, steps, KEY, np.arange(3))
     for i, name in enumerate(POLICIES):

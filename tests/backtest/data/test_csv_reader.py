@@ -103,5 +103,5 @@ def test_a_file_of_ragged_rows_is_given_up(
     write: Write, take_in: Ingest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(csv_reader, "MAX_RAGGED", 3)
-    with pytest.raises(DataError, match="more than 3 rows do not have 6 columns.*row 2"):
+    with pytest.raises(DataError, match=r"more than 3 rows do not have 6 columns.*row 2"):
         take_in(write(["1,2"] * 9))
