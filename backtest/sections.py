@@ -59,7 +59,7 @@ class CsvFormat(Section):
     header: bool = True
     # our name -> the file's header, or the column's place (from 0) when there is no header
     columns: Mapping[str, str | int] | None = None
-    # strptime format of the time column, "epoch_s" or "epoch_ms"; None: ISO 8601 only
+    # strptime format, or epoch_s, epoch_ms, epoch_us, epoch_ns; None: the one reading that fits
     date_format: str | None = None
     timezone: str = "UTC"
     # which end of the bar a time stamp names; None: open, or close for date-only stamps
