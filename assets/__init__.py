@@ -1,1 +1,14 @@
-"""Dagster assets and checks: glue of a few lines around plain functions."""
+"""Dagster assets and checks: a few lines of glue around plain functions of opencl and backtest.
+
+Reading order: partitions (the folds), resources and trials (what a step may use), then the assets
+in the order of the graph: bars, features, audit, experience, policy, fold_result, walk_forward,
+report. checks, plots and tables are what they show; graph puts them together.
+"""
+
+import warnings
+
+from dagster import BetaWarning, PreviewWarning
+
+# Multi-partition mappings and metadata by partition are marked beta; dagster is pinned for that.
+warnings.simplefilter("ignore", BetaWarning)
+warnings.simplefilter("ignore", PreviewWarning)

@@ -29,7 +29,11 @@ PACKAGE = Path(__file__).resolve().parent
 CODE = (PACKAGE, PACKAGE.parent / "opencl")  # all code that decides what a row holds
 CODE_SUFFIXES = (".py", ".cl", ".sql")
 # Dimensions of the results and places to run: none of them can change a row.
-NOT_IN_STUDY: dict[str, Any] = {"study": {"name", "seeds", "instruments"}, "runtime": True}
+NOT_IN_STUDY: dict[str, Any] = {
+    "study": {"name", "seeds", "instruments"},
+    "folds": {"start"},
+    "runtime": True,
+}
 
 
 def canonical(value: Any) -> str:

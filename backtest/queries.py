@@ -18,6 +18,8 @@ from backtest.sources import table_sources
 if TYPE_CHECKING:
     import duckdb
 
+ATTEMPTS = 20  # to open a file that is being replaced; one is enough almost always
+
 
 class Answer(NamedTuple):
     """Columns in order, and one mapping per row with values that JSON can hold."""
@@ -81,21 +83,54 @@ def connect(lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
     """
     import duckdb
 
-    if not lake.store.is_file():
-        raise StoreError(f"{lake.store}: no store yet; run `skillwalk run` with this --lake first")
     with duckdb.connect(":memory:", config={"python_enable_replacements": False}) as connection:
-        # Attached, not opened: DuckDB shares one open file per path and process, so a second
-        # reader beside a long one would see the file as it was before the last publication.
-        path = str(lake.store).replace("'", "''")
-        try:
-            connection.execute(f"ATTACH '{path}' AS store (READ_ONLY)")
-        except duckdb.Error as error:
-            raise StoreError(
-                f"{lake.store}: cannot be opened ({error}); publish again with `skillwalk run`"
-            ) from None
+        attach(connection, lake)
         connection.execute("USE store")
         seal(connection)
         yield connection
+
+
+def attach(connection: duckdb.DuckDBPyConnection, lake: Lake) -> None:
+    """Attach the published file as `store`, whole, even while a publication replaces it.
+
+    Attached, not opened: DuckDB shares one open file per path and process, so a second reader
+    beside a long one would see the file as it was before the last publication. And DuckDB 2.0
+    opens a path twice, once for the headers and once for the blocks: when the file changed in
+    between, the reader would mix two files, so the identity of the file is compared around it.
+    """
+    import duckdb
+
+    path = str(lake.store).replace("'", "''")
+    for _ in range(ATTEMPTS):
+        before = file_identity(lake)
+        try:
+            connection.execute(f"ATTACH '{path}' AS store (READ_ONLY)")
+        except duckdb.Error as error:
+            if file_identity(lake) != before:
+                continue
+            raise StoreError(
+                f"{lake.store}: cannot be opened ({error}); publish again with `skillwalk run`"
+            ) from None
+        if file_identity(lake) == before:
+            return
+        connection.execute("DETACH store")
+    raise StoreError(f"{lake.store}: replaced {ATTEMPTS} times while it was opened; try again")
+
+
+def file_identity(lake: Lake) -> tuple[int, ...]:
+    """Return what tells one published file from the next.
+
+    Raises:
+        StoreError: nothing was published yet.
+    """
+    try:
+        found = lake.store.stat()
+    except FileNotFoundError:
+        raise StoreError(
+            f"{lake.store}: no store yet; run `skillwalk run` with this --lake first"
+        ) from None
+    # a freed inode number may come back, a time of writing does not
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 @contextmanager

@@ -122,6 +122,9 @@ class Folds(Section):
     cron: str = "0 0 1 1 *"
     train: PositiveInt = 8  # windows
     validation: PositiveInt = 1  # windows
+    # ISO date in the first window that the UI offers before bars are ingested; None: 1970-01-01.
+    # Afterwards the bars decide, so that it changes no row.
+    start: IsoText | None = None
     end: IsoText | None = None  # ISO date that closes the last window; None: open
     warmup: Annotated[int, Field(ge=605)] = 605  # bars; 121 bars on the 5-bar scale
     horizon: PositiveInt = 12  # bars a label or n-step return looks ahead

@@ -57,17 +57,18 @@ def fold_rows(manifests: Sequence[Manifest]) -> pa.Table:
     superseded = pa.array([v not in live for v in table["fold_id"].to_pylist()], pa.bool_())
     place = table.schema.get_field_index("superseded")
     table = table.set_column(place, table.schema.field(place), superseded)
-    open_plans = [
-        row
-        for row in planned(manifests)
-        if (row["study_id"], row["instrument"], row["fold_key"]) not in current
-    ]
-    return pa.concat_tables([table, pa.Table.from_pylist(open_plans, table.schema)])
+    plans: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for row in planned(manifests):
+        key = row["study_id"], row["instrument"], row["fold_key"]
+        if key not in current:
+            plans[key] = row  # the newest plan that names the fold
+    return pa.concat_tables([table, pa.Table.from_pylist(list(plans.values()), table.schema)])
 
 
 def planned(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
-    """Return the fold rows of all plans."""
+    """Return the fold rows of all plans, oldest plan first."""
     plans = [m for m in manifests if not isinstance(m.header, FoldHeader) and "fold" in m.files]
+    plans.sort(key=lambda m: m.created)
     return [row for m in plans for row in read_table(m.path("fold")).to_pylist()]
 
 

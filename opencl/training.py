@@ -6,8 +6,9 @@ any process. A run that was already made, on the same device, is not made again.
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,16 +22,20 @@ from backtest.agent import train_fold
 from backtest.agent.checkpoint import Policy, save_policy
 from backtest.agent.experience import Experience
 from backtest.agent.plan import Plan, never, silent
+from backtest.agent.weights import PolicyWeights
 from backtest.config import Config
 from backtest.data.session import sessions_per_year
 from backtest.errors import DataError
 from backtest.experiment import Experiment, FoldMarket
+from backtest.features.table import FeatureTable
 from backtest.lake import Lake, read_json, write_json
+from backtest.market.layout import Array
+from backtest.market.tape import Tape
 from opencl.collector import DeviceCollector, DeviceEvaluator
 from opencl.devices import Device, select
 from opencl.rollout import Rollout, Shape
 
-Log = Callable[[str], None]
+Log = Callable[[str, float], None]  # a line for people, the fraction of the training that is done
 
 
 @dataclass(frozen=True)
@@ -56,18 +61,43 @@ def shape(config: Config) -> Shape:
     return Shape(network.hidden, network.atoms, config.learner.branches)
 
 
-def exploring_collection(spec: TrainSpec, device: Device) -> Experience:
+def exploring_collection(spec: TrainSpec, device: Device) -> tuple[Experience, Tape]:
     """Collect the first round of a seed: untrained weights, every action at random.
 
-    `train_seed` begins with the same round: equal keys give equal experience.
+    Reads the files of the train windows and no other. `train_seed` begins with the same round;
+    its summary holds the `digest` of it as `first_round`.
+
+    Returns:
+        The experience, and the tape it was collected on.
     """
-    run = _prepare(spec, device)
     from backtest.agent.training_state import begin
 
-    state = begin(run.plan)
-    weights = state.learner.online.weights(state.learner.v_max)
+    keys = _keys(spec)[: spec.config.folds.train]
+    market, table = _market(spec, keys)
+    tape, state = market.train(table)
+    start = begin(_plan(spec, tape, state, device))
+    weights = start.learner.online.weights(start.learner.v_max)
+    rollout = Rollout(device, tape, state, shape(spec.config))
     epsilon = spec.config.learner.epsilon_start
-    return run.collector.collect(weights, 0, epsilon)
+    return _collector(spec, rollout).collect(weights, 0, epsilon), tape
+
+
+def digest(experience: Experience) -> str:
+    """Return the SHA-256 (hex) of all decisions; rows after an end do not count."""
+    alive = experience.alive
+    total = hashlib.sha256(experience.start.tobytes())
+    arrays = (
+        alive,
+        experience.action[alive],
+        experience.reward[alive],
+        experience.end[alive],
+        experience.portfolio[:-1][alive],
+        experience.portfolio[1:][alive],
+        experience.equity[alive],
+    )
+    for array in arrays:
+        total.update(array.tobytes())
+    return total.hexdigest()
 
 
 def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | None = None) -> Path:
@@ -79,7 +109,7 @@ def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | Non
     Args:
         spec: what to train.
         stop: asked between blocks of updates; stopped runs resume.
-        log: receives at most about ten lines.
+        log: receives a line an epoch.
     """
     import torch
 
@@ -102,9 +132,10 @@ def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | Non
         stop=stop,
         state_file=folder / f"seed_{spec.seed}.state",
     )
-    trained = train_fold(plan, run.collector, run.evaluator)
+    collector = _FirstRound(run.collector)
+    trained = train_fold(plan, collector, run.evaluator)
     if trained.range_failed and log:
-        log(f"seed {spec.seed}: more than 5 % of the mass lies on the edge atoms after widening")
+        log(f"seed {spec.seed}: more than 5 % of the mass lies on the edge atoms after widening", 1)
     path = folder / f"seed_{spec.seed}.safetensors"
     labels = {
         "instrument": spec.instrument,
@@ -171,6 +202,7 @@ def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | Non
         summary,
         {
             "made_by": made_by,
+            "first_round": collector.digest or digest(exploring_collection(spec, device)[0]),
             "range_failed": trained.range_failed,
             "policy": policy,
             "curve": [{**key, **row} for row in trained.curves],
@@ -194,44 +226,73 @@ class _Run:
 
 def _prepare(spec: TrainSpec, device: Device) -> _Run:
     """Cut the fold's rows and put them on the device: train rows and validation rows apart."""
-    experiment, config = spec.experiment, spec.config
-    name = spec.instrument
-    fold = experiment.fold(name, spec.fold_key)
-    instrument = experiment.instrument(name)
-    table = experiment.read_windows(name, experiment.history_keys(name, spec.fold_key))
-    market = FoldMarket.fit(config, instrument, fold, table)
+    market, table = _market(spec, _keys(spec))
     train_tape, train_state = market.train(table)
     validation_tape, validation_state = market.validation(table)
-    made = partial(Rollout, device, shape=shape(config))
+    made = partial(Rollout, device, shape=shape(spec.config))
     train = made(train_tape, train_state)
     validation = made(validation_tape, validation_state)
-    key = rng.key(spec.seed, name, spec.fold_key)
-    session = experiment.bars(name).session
-    plan = Plan(
-        bar_part=train_state,
-        first_bar=train_tape.start,
-        learner=config.learner,
-        network=config.network,
-        seed=spec.seed,
-        stream=rng.hash32(f"{name}|{spec.fold_key}"),
-        config_hash=experiment.study_id,
-        device=torch_device(device),
-    )
-    learner = config.learner
+    session = spec.experiment.bars(spec.instrument).session
+    collector = _collector(spec, train)
     return _Run(
         market=market,
-        plan=plan,
-        collector=DeviceCollector(train, key, learner.envs, learner.episode_steps),
+        plan=_plan(spec, train_tape, train_state, device),
+        collector=collector,
         evaluator=DeviceEvaluator(
             {"train": train, "validation": validation},
             {
                 "train": session[train_tape.start : train_tape.stop],
                 "validation": session[validation_tape.start : validation_tape.stop],
             },
-            key,
-            sessions_per_year(instrument.calendar),
+            collector.key,
+            sessions_per_year(market.instrument.calendar),
         ),
     )
+
+
+def _keys(spec: TrainSpec) -> list[str]:
+    """Return the fold's train windows, then its validation windows."""
+    return spec.experiment.history_keys(spec.instrument, spec.fold_key)
+
+
+def _market(spec: TrainSpec, keys: Sequence[str]) -> tuple[FoldMarket, FeatureTable]:
+    """Read feature windows and fit what the fold fits on its train rows."""
+    experiment, name = spec.experiment, spec.instrument
+    table = experiment.read_windows(name, keys)
+    fold = experiment.fold(name, spec.fold_key)
+    return FoldMarket.fit(spec.config, experiment.instrument(name), fold, table), table
+
+
+def _plan(spec: TrainSpec, tape: Tape, state: Array, device: Device) -> Plan:
+    return Plan(
+        bar_part=state,
+        first_bar=tape.start,
+        learner=spec.config.learner,
+        network=spec.config.network,
+        seed=spec.seed,
+        stream=rng.hash32(f"{spec.instrument}|{spec.fold_key}"),
+        config_hash=spec.experiment.study_id,
+        device=torch_device(device),
+    )
+
+
+def _collector(spec: TrainSpec, train: Rollout) -> DeviceCollector:
+    key = rng.key(spec.seed, spec.instrument, spec.fold_key)
+    return DeviceCollector(train, key, spec.config.learner.envs, spec.config.learner.episode_steps)
+
+
+@dataclass
+class _FirstRound:
+    """A collector that keeps the digest of its first round; None when a resumed run had it."""
+
+    collector: DeviceCollector
+    digest: str | None = None
+
+    def collect(self, weights: PolicyWeights, round: int, epsilon: float) -> Experience:
+        experience = self.collector.collect(weights, round, epsilon)
+        if round == 0:
+            self.digest = digest(experience)
+        return experience
 
 
 def torch_device(device: Device) -> str:
@@ -253,7 +314,8 @@ def _progress(log: Log, spec: TrainSpec) -> Callable[[int, int, Any], None]:
         log(
             f"seed {spec.seed} epoch {row['epoch']}: loss {row['loss']:.3f}, validation Sharpe "
             f"{_shown(row['validation_sharpe'])}, {row['steps_per_s']:,.0f} steps/s, "
-            f"{row['updates_per_s']:,.0f} updates/s, {left:.0f} s left"
+            f"{row['updates_per_s']:,.0f} updates/s, {left:.0f} s left",
+            done / total,
         )
 
     return report

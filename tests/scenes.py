@@ -4,6 +4,7 @@ import numpy as np
 
 from backtest.config import Config
 from backtest.market.layout import BAR, PARAMS, Direction, Fill, Formula, Order
+from backtest.market.rough import rough_tape
 from backtest.market.tape import Tape
 
 THIRD, TWO_THIRDS, FULL = 0, 1, 2
@@ -61,23 +62,4 @@ def action(direction=Direction.HOLD, magnitude=FULL, order=Order.MARKET, urgency
 
 def random_tape(n, seed=0, p=None, start=0):
     """Return rough bars: rolls, empty bars, zero sigma, prices through zero."""
-    rng = np.random.default_rng(seed)
-    close = np.cumsum(rng.normal(0, 1.2, n)).astype(np.float32)
-    open_ = close + rng.normal(0, 0.5, n).astype(np.float32)
-    records = bars(
-        close,
-        open=open_,
-        high=np.maximum(open_, close) + rng.exponential(0.5, n),
-        low=np.minimum(open_, close) - rng.exponential(0.5, n),
-        sigma=np.where(rng.random(n) < 0.02, 0, rng.uniform(0.2, 2, n)),
-        adx=rng.uniform(0, 80, n),
-        cusum=rng.uniform(0, 1.5, n),
-        flags=(rng.random(n) < 0.03) * 1 + (rng.random(n) < 0.03) * 2,
-    )
-    return tape(records, params() if p is None else p, start, rng.uniform(-1, 1, n))
-
-
-def random_actions(steps, n, seed=0):
-    """Return uniform actions, uint8[steps, n, 4]."""
-    rng = np.random.default_rng(seed)
-    return np.stack([rng.integers(0, k, (steps, n)) for k in (4, 3, 3, 3)], -1).astype(np.uint8)
+    return rough_tape(params() if p is None else p, n, seed, start)

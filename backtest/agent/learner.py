@@ -10,7 +10,7 @@ from torch import Tensor
 
 from backtest.agent.actions import learned
 from backtest.agent.loss import branch_loss, mixture_target
-from backtest.agent.network import QNetwork
+from backtest.agent.network import QNetwork, flatten
 from backtest.agent.replay import Batch
 from backtest.agent.support import widen
 from backtest.config import Learner, Network
@@ -41,6 +41,7 @@ class C51Learner:
         self.online = QNetwork(network.hidden, network.atoms, rng=rng).to(device)
         self.target = QNetwork(network.hidden, network.atoms).to(device)
         self.target.requires_grad_(False)
+        self._online, self._target = flatten(self.online), flatten(self.target)
         # advanced indexing by a tensor of learned branches: [B, 4] -> [B, L]
         self._learned = torch.tensor(self.branches, device=device)
         self.copy_target()
@@ -50,7 +51,7 @@ class C51Learner:
         """Start Adam afresh."""
         settings = self.settings
         self.optimiser = torch.optim.Adam(
-            self.online.parameters(),
+            [self._online],
             lr=settings.learning_rate,
             eps=settings.adam_eps,
             weight_decay=settings.weight_decay,
@@ -59,7 +60,7 @@ class C51Learner:
 
     def copy_target(self) -> None:
         """Make the target network equal to the online one."""
-        self.target.load_state_dict(self.online.state_dict())
+        self._target.data.copy_(self._online.data)
         self.new_target_head()
 
     def new_target_head(self) -> None:
@@ -82,10 +83,9 @@ class C51Learner:
     @torch.no_grad()
     def targets(self, batch: Batch, head: tuple[Tensor, Tensor]) -> Tensor:
         """Return the target distributions [B, atoms]; `head` is the online network's."""
-        bars, portfolio = batch.next_bar_part, batch.next_portfolio
         return mixture_target(
-            self.online.logits(bars, portfolio, head),
-            self.target.logits(bars, portfolio, self._target_head),
+            self.online.logits(batch.next_state, head),
+            self.target.logits(batch.next_state, self._target_head),
             batch.returns,
             batch.bootstrap,
             self.online.support,
@@ -97,18 +97,19 @@ class C51Learner:
         head = self.online.head(self.branches)
         target = self.targets(batch, head)
         result = branch_loss(
-            self.online.logits(batch.bar_part, batch.portfolio, head),
+            self.online.logits(batch.state, head),
             batch.action.index_select(1, self._learned),
             target,
             batch.weight,
             self.online.support,
             self.branches,
         )
-        self.optimiser.zero_grad(set_to_none=True)
+        gradient = self._online.grad
+        assert gradient is not None
+        gradient.zero_()
         result.loss.backward()  # type: ignore[no-untyped-call]
-        norm = torch.nn.utils.clip_grad_norm_(
-            self.online.parameters(), self.settings.gradient_clip, foreach=True
-        )
+        norm = gradient.norm()
+        gradient *= (self.settings.gradient_clip / (norm + 1e-6)).clamp(max=1.0)
         self.optimiser.step()
         self.updates += 1
         self._move_target()
@@ -120,9 +121,7 @@ class C51Learner:
     def _move_target(self) -> None:
         every, tau = self.settings.target_every, self.settings.tau
         if every == 0:
-            pairs = zip(self.target.parameters(), self.online.parameters(), strict=True)
-            for old, new in pairs:
-                old.lerp_(new, tau)
+            self._target.data.lerp_(self._online.data, tau)
             self.new_target_head()
         elif self.updates % every == 0:
             self.copy_target()

@@ -1,7 +1,7 @@
 """The `mlp` network in torch: 128 -> h1 -> h2, ReLU, dueling branching C51 heads.
 
-The first layer is two matrices, one for the slots that depend on the bar alone and one for the
-portfolio, because kernels keep the bar part in a table.
+The dueling combination is folded into the head's weights, as `backtest.agent.weights` does for the
+kernels: the same function and gradient at a cost that does not grow with the batch.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from backtest.agent.actions import SPANS
-from backtest.agent.weights import N_BAR, Floats, PolicyWeights, export, support
-from backtest.market.layout import N_ACTIONS, N_BRANCHES, N_PORTFOLIO, STATE_DIM
+from backtest.agent.weights import Floats, PolicyWeights, export, support
+from backtest.market.layout import N_ACTIONS, N_BRANCHES, STATE_DIM
 
 ALL_BRANCHES = tuple(range(N_BRANCHES))
 # He's variance is meant for layers before a ReLU. In the heads it makes untrained values as large
@@ -27,8 +27,8 @@ HEAD_SCALE = 0.1
 class QNetwork(nn.Module):
     """Return distributions of all actions, float32.
 
-    Inputs everywhere are `bar_part` [B, 115] (order BAR_SLOTS) and `portfolio` [B, 13] (order
-    PORTFOLIO_SLOTS). `branches` are branch indices in order; results hold their actions only.
+    Input is the state [B, 128] (`backtest.agent.weights.assemble` builds it from its two parts).
+    `branches` are branch indices in order; results hold their actions only.
     """
 
     support: Tensor  # [atoms], reward units
@@ -44,8 +44,7 @@ class QNetwork(nn.Module):
         super().__init__()
         h1, h2 = hidden
         self.atoms = atoms
-        self.bar = nn.Linear(N_BAR, h1)
-        self.portfolio = nn.Linear(N_PORTFOLIO, h1, bias=False)
+        self.first = nn.Linear(STATE_DIM, h1)
         self.hidden = nn.Linear(h1, h2)
         self.value = nn.Linear(h2, atoms)
         self.advantage = nn.Linear(h2, N_ACTIONS * atoms)
@@ -65,23 +64,14 @@ class QNetwork(nn.Module):
             if name.endswith("bias"):
                 parameter.zero_()
                 continue
-            layer = name.split(".")[0]
-            inputs = STATE_DIM if layer in ("bar", "portfolio") else parameter.shape[1]
-            scale = np.sqrt(2.0 / inputs) * (HEAD_SCALE if layer in ("value", "advantage") else 1.0)
+            scale = np.sqrt(2.0 / parameter.shape[1])
+            if name.startswith(("value", "advantage")):
+                scale *= HEAD_SCALE
             draw = rng.standard_normal(tuple(parameter.shape)) * scale
             parameter.copy_(torch.from_numpy(draw.astype(np.float32)))
 
-    def trunk(self, bar_part: Tensor, portfolio: Tensor) -> Tensor:
-        """Return the last hidden layer, [B, h2]."""
-        first = torch.relu(self.bar(bar_part) + self.portfolio(portfolio))
-        return torch.relu(self.hidden(first))
-
     def head(self, branches: Sequence[int] = ALL_BRANCHES) -> tuple[Tensor, Tensor]:
-        """Return weight [A*atoms, h2] and bias [A*atoms] with V + A - mean(A) folded in.
-
-        Folding weights instead of combining outputs gives the same function and gradient and costs
-        a batch-independent [A, 1 + A] product.
-        """
+        """Return weight [A*atoms, h2] and bias [A*atoms] with V + A - mean(A) folded in."""
         combine = dueling(tuple(branches), self.value.weight.device)
         rows = columns(branches)
         weight = self.advantage.weight.view(N_ACTIONS, -1)[rows]
@@ -90,16 +80,14 @@ class QNetwork(nn.Module):
         bias = combine @ torch.cat([self.value.bias.view(1, -1), bias])
         return weight.view(-1, self.value.in_features), bias.view(-1)
 
-    def logits(self, bar_part: Tensor, portfolio: Tensor, head: tuple[Tensor, Tensor]) -> Tensor:
+    def logits(self, state: Tensor, head: tuple[Tensor, Tensor]) -> Tensor:
         """Return [B, A, atoms] for the actions of a `head`, which several calls may share."""
-        hidden = self.trunk(bar_part, portfolio)
-        return nn.functional.linear(hidden, *head).view(len(hidden), -1, self.atoms)
+        hidden = torch.relu(self.hidden(torch.relu(self.first(state))))
+        return nn.functional.linear(hidden, *head).view(len(state), -1, self.atoms)
 
-    def q_values(
-        self, bar_part: Tensor, portfolio: Tensor, branches: Sequence[int] = ALL_BRANCHES
-    ) -> Tensor:
+    def q_values(self, state: Tensor, branches: Sequence[int] = ALL_BRANCHES) -> Tensor:
         """Return expected returns [B, A], reward units."""
-        return expected(self.logits(bar_part, portfolio, self.head(branches)), self.support)
+        return expected(self.logits(state, self.head(branches)), self.support)
 
     def numpy_state(self) -> dict[str, Floats]:
         """Return copies of all parameters by name, on the host."""
@@ -112,6 +100,23 @@ class QNetwork(nn.Module):
     def weights(self, v_max: float) -> PolicyWeights:
         """Return the kernel's view of the current parameters."""
         return export(self.numpy_state(), v_max)
+
+
+def flatten(network: nn.Module) -> nn.Parameter:
+    """Move all parameters and their gradients into one vector each; return it.
+
+    The network's parameters become views, so clipping, Adam and target copies are single passes.
+    """
+    parameters = list(network.parameters())
+    vector = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
+    vector.grad = torch.zeros_like(vector)
+    start = 0
+    for parameter in parameters:
+        place = slice(start, start + parameter.numel())
+        parameter.data = vector.data[place].view_as(parameter)
+        parameter.grad = vector.grad[place].view_as(parameter)
+        start = place.stop
+    return vector
 
 
 def expected(logits: Tensor, atoms: Tensor) -> Tensor:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from backtest.agent.experience import Experience, n_step
-from backtest.market.layout import N_BRANCHES, N_PORTFOLIO
+from backtest.agent.weights import Floats, assemble
+from backtest.market.layout import N_BRANCHES, N_PORTFOLIO, PORTFOLIO_SLOTS
 
 PRIORITY_ONE = 2**30  # fixed point of a priority; 2^22 rows of 2^10 times that still fit 62 bits
 PRIORITY_LIMIT = 2**40
@@ -24,13 +25,11 @@ PRIORITY_FLOOR = 1e-6  # in units of `scale`: a perfectly predicted row can stil
 class Batch:
     """K minibatches of B rows, ready for the networks; all tensors have leading [K, B]."""
 
-    bar_part: Tensor  # [K, B, 115]
-    portfolio: Tensor  # [K, B, 13]
+    state: Tensor  # [K, B, 128]
     action: Tensor  # int64[K, B, 4]
     returns: Tensor  # [K, B], n-step return
     bootstrap: Tensor  # [K, B], gamma^k, 0 after TERMINATED
-    next_bar_part: Tensor
-    next_portfolio: Tensor
+    next_state: Tensor  # [K, B, 128], after the steps summed
     weight: Tensor  # [K, B], importance weights, maximum 1 in each minibatch
     row: Tensor  # int64[K, B], place in the replay
 
@@ -49,8 +48,9 @@ class Replay:
     def __init__(
         self,
         capacity: int,
-        bar_part: Tensor,
+        bar_part: Floats,
         first_bar: int,
+        device: str = "cpu",
         *,
         alpha: float = 0.6,
         prioritised: bool = True,
@@ -60,18 +60,23 @@ class Replay:
 
         Args:
             capacity: rows kept.
-            bar_part: float32[n, 115], the bars the trainer may read; fixes the device.
+            bar_part: float32[n, 115], the bars the trainer may read.
             first_bar: global index of its row 0.
+            device: torch device of all columns.
             alpha: exponent of priorities; 0 is uniform.
             prioritised: False draws uniformly and ignores priorities.
             scale: the error of priority 1, reward units.
         """
-        self.bar_part, self.first_bar = bar_part, first_bar
+        # states whose portfolio slots are filled in when drawn
+        empty = np.zeros((len(bar_part), N_PORTFOLIO), np.float32)
+        self.states = torch.from_numpy(assemble(bar_part, empty)).to(device)
+        self.first_bar = first_bar
+        self._slots = torch.tensor(PORTFOLIO_SLOTS, device=device)
         self.alpha, self.prioritised, self.scale = alpha, prioritised, scale
         self.capacity, self.size, self.cursor = capacity, 0, 0
 
         def column(kind: torch.dtype, *shape: int) -> Tensor:
-            return torch.zeros(capacity, *shape, dtype=kind, device=bar_part.device)
+            return torch.zeros(capacity, *shape, dtype=kind, device=device)
 
         self.columns = {
             "bar": column(torch.int32),
@@ -84,7 +89,7 @@ class Replay:
             "version": column(torch.int32),
             "priority": column(torch.int64),
         }
-        self.top_priority = torch.tensor(PRIORITY_ONE, device=bar_part.device)
+        self.top_priority = torch.tensor(PRIORITY_ONE, device=device)
 
     def insert(self, experience: Experience, n: int, gamma: float, version: int) -> int:
         """Append all decisions with their n-step returns; the oldest rows give way.
@@ -115,7 +120,7 @@ class Replay:
             "next_portfolio": experience.portfolio[after, episode],
             "version": np.full(len(step), version, np.int32),
         }
-        device = self.bar_part.device
+        device = self.states.device
         place = (torch.arange(len(step), device=device) + self.cursor) % self.capacity
         for name, values in rows.items():
             self.columns[name][place] = torch.from_numpy(np.ascontiguousarray(values)).to(device)
@@ -135,7 +140,7 @@ class Replay:
         """
         if self.size == 0:
             raise ValueError("the replay is empty; insert experience before drawing from it")
-        device = self.bar_part.device
+        device = self.states.device
         draws = rng.random((minibatches, batch))
         if not self.prioritised:
             row = torch.from_numpy((draws * self.size).astype(np.int64)).to(device)
@@ -155,33 +160,32 @@ class Replay:
         """Return the batch of these rows [K, B]."""
         places = row.view(-1)
 
-        def take(table: Tensor, rows: Tensor) -> Tensor:
+        def take(name: str) -> Tensor:
             # several times faster on a CPU than indexing by a [K, B] tensor
-            return table.index_select(0, rows).view(*row.shape, *table.shape[1:])
-
-        def bars(name: str) -> Tensor:
-            bar = self.columns[name].index_select(0, places)
-            return take(self.bar_part, bar - self.first_bar)
+            return self.columns[name].index_select(0, places).view(*row.shape, -1)
 
         return Batch(
-            bar_part=bars("bar"),
-            portfolio=take(self.columns["portfolio"], places),
-            action=take(self.columns["action"], places).long(),
-            returns=take(self.columns["returns"], places),
-            bootstrap=take(self.columns["bootstrap"], places),
-            next_bar_part=bars("next_bar"),
-            next_portfolio=take(self.columns["next_portfolio"], places),
+            state=self._state(places, "bar", "portfolio").view(*row.shape, -1),
+            action=take("action").long(),
+            returns=take("returns")[..., 0],
+            bootstrap=take("bootstrap")[..., 0],
+            next_state=self._state(places, "next_bar", "next_portfolio").view(*row.shape, -1),
             weight=weight,
             row=row,
         )
 
-    def newest(self, count: int, among: int) -> tuple[Tensor, Tensor]:
-        """Return bar part and portfolio of `count` states spread evenly over the newest `among`."""
+    def _state(self, places: Tensor, bar: str, portfolio: str) -> Tensor:
+        """Return the states [M, 128] of rows `places` [M] by the names of their two columns."""
+        bars = self.columns[bar].index_select(0, places) - self.first_bar
+        states = self.states.index_select(0, bars)
+        held = self.columns[portfolio].index_select(0, places)
+        return states.index_copy_(1, self._slots, held)
+
+    def newest(self, count: int, among: int) -> Tensor:
+        """Return `count` states [count, 128] spread evenly over the newest `among` rows."""
         among = min(among, self.size)
-        back = torch.arange(count, device=self.bar_part.device) * among // count
-        row = (self.cursor - 1 - back) % self.capacity
-        bar = self.columns["bar"][row] - self.first_bar
-        return self.bar_part[bar], self.columns["portfolio"][row]
+        back = torch.arange(count, device=self.states.device) * among // count
+        return self._state((self.cursor - 1 - back) % self.capacity, "bar", "portfolio")
 
     def set_priority(self, row: Tensor, error: Tensor) -> None:
         """Set priorities (error/scale + floor)^alpha; a row drawn twice keeps its larger one.

@@ -173,8 +173,8 @@ def _check_range(state: TrainingState) -> None:
 def _entropies(state: TrainingState, collected: int) -> Curve:
     """Return the entropy (nats) of the greedy action over the newest states, per branch."""
     learner = state.learner
-    bar_part, portfolio = state.replay.newest(min(collected, ENTROPY_STATES), collected)
-    q = learner.online.q_values(bar_part, portfolio, learner.branches)
+    states = state.replay.newest(min(collected, ENTROPY_STATES), collected)
+    q = learner.online.q_values(states, learner.branches)
     action = greedy(q, learner.branches).cpu().numpy()
     row: Curve = {f"entropy_{name}": 0.0 for name in BRANCHES}  # a fixed branch has none
     for column, branch in enumerate(learner.branches):

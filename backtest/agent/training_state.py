@@ -72,8 +72,9 @@ def begin(plan: Plan) -> TrainingState:
     rng = streams.generator(plan.seed, plan.stream, streams.Stage.WEIGHTS)
     replay = Replay(
         settings.replay_rows,
-        torch.from_numpy(np.ascontiguousarray(plan.bar_part)).to(plan.device),
+        plan.bar_part,
         plan.first_bar,
+        plan.device,
         alpha=settings.per_alpha,
         prioritised=settings.replay == "prioritised",
     )

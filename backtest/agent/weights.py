@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backtest.agent.actions import SPANS
-from backtest.market.layout import BAR_SLOTS, N_ACTIONS, N_PORTFOLIO, PORTFOLIO_SLOTS, STATE_DIM
+from backtest.market.layout import BAR_SLOTS, N_ACTIONS, PORTFOLIO_SLOTS, STATE_DIM
 
 N_BAR = len(BAR_SLOTS)
 Floats = npt.NDArray[np.float32]
@@ -83,10 +83,11 @@ def export(state: State, v_max: float) -> PolicyWeights:
         v_max: upper end of the symmetric support, reward units.
     """
     head, bias = fold_dueling(state)
+    bar_weight, portfolio_weight = split(state["first.weight"])
     return PolicyWeights(
-        W1_bar=state["bar.weight"],
-        b1=state["bar.bias"],
-        W1_portfolio=state["portfolio.weight"],
+        W1_bar=bar_weight,
+        b1=state["first.bias"],
+        W1_portfolio=portfolio_weight,
         W2=state["hidden.weight"],
         b2=state["hidden.bias"],
         W_head=head,
@@ -133,7 +134,8 @@ def split(state: Floats) -> tuple[Floats, Floats]:
     """Return (bar part [B, 115], portfolio [B, 13]) of whole states [B, 128]."""
     if state.shape[1:] != (STATE_DIM,):
         raise ValueError(f"state has shape {state.shape}; expected [B, {STATE_DIM}]")
-    return state[:, list(BAR_SLOTS)], state[:, list(PORTFOLIO_SLOTS)]
+    # take gives C order, which kernels read
+    return state.take(BAR_SLOTS, axis=1), state.take(PORTFOLIO_SLOTS, axis=1)
 
 
 def check_shapes(state: State, hidden: tuple[int, int], atoms: int) -> list[str]:
@@ -151,9 +153,8 @@ def parameter_shapes(hidden: tuple[int, int], atoms: int) -> dict[str, tuple[int
     """Return the shape of every parameter of an `mlp` network by name."""
     h1, h2 = hidden
     return {
-        "bar.weight": (h1, N_BAR),
-        "bar.bias": (h1,),
-        "portfolio.weight": (h1, N_PORTFOLIO),
+        "first.weight": (h1, STATE_DIM),
+        "first.bias": (h1,),
         "hidden.weight": (h2, h1),
         "hidden.bias": (h2,),
         "value.weight": (atoms, h2),

@@ -144,7 +144,8 @@ def _units(column: Any, name: str, row: Any) -> Floats:
     """Return one strategy's targets, float64[rows], all finite."""
     import pyarrow as pa
 
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+    is_number = (pa.types.is_integer, pa.types.is_floating, pa.types.is_null)  # null: all empty
+    if not any(test(column.type) for test in is_number):
         raise DataError(f"{row(0)}: column {name} is {column.type}; target positions are numbers")
     values: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     for place in np.flatnonzero(~np.isfinite(values))[:1]:

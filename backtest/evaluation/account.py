@@ -12,12 +12,14 @@ import numpy as np
 
 from backtest.config import Instrument, Market
 from backtest.errors import DataError
+from backtest.evaluation.metrics import running_peak
 from backtest.evaluation.trades import Fills, trades
 from backtest.features.table import FeatureTable
 from backtest.market.layout import Array, End, Order
 
-# float32 equity: each step rounds cash, position value and their sum, 2^-24 of the largest each.
-ROUNDINGS_A_STEP = 4
+EPSILON = 2.0**-24  # relative rounding of float32
+STEP_ROUNDINGS = 24  # of a step's equity, see `tolerance`
+COST_ROUNDINGS = 16  # of a step's cost: inputs, products and sums, all of one sign
 
 
 @dataclass(frozen=True)
@@ -83,36 +85,28 @@ def account(
     gap = np.where(rows.roll[1:], rows.open[1:] - rows.close[:-1], 0.0)
     c0, c1 = rows.close[:-1] + gap, rows.close[1:]
 
-    live = trace["end"] != End.DEAD
-    q1 = np.where(live, trace["position"].astype(np.float64), 0.0)
     ruined = trace["end"] == End.TERMINATED
-    q0 = np.concatenate([[0.0], np.where(ruined, 0.0, q1)[:-1]])
-    d = np.where(live, q1 - q0, 0.0)
+    q1 = np.where(trace["end"] == End.DEAD, 0.0, trace["position"].astype(np.float64))
+    after = np.where(ruined, 0.0, q1)  # what the next step starts with
+    q0 = np.concatenate([[0.0], after[:-1]])
+    d = q1 - q0
     price = fill_price(order, d, c0, rows.open[1:], rows.sigma[:-1], instrument, market)
 
-    gross = np.where(live, mult * (q0 * (c1 - c0) + d * (c1 - price)), 0.0)
-    crossing = np.where(
-        order == Order.MARKET, mult * (instrument.half_spread + instrument.slippage), 0.0
-    )
-    notional = np.abs(price) * mult * instrument.tx_cost_multiplier
-    trade_cost = np.abs(d) * (instrument.commission + crossing + notional)
+    gross = mult * (q0 * (c1 - c0) + d * (c1 - price))
+    trade_cost = np.abs(d) * unit_cost(np.abs(price), order == Order.MARKET, instrument)
     roll_fee = instrument.commission + mult * instrument.half_spread
-    roll_cost = np.where(rows.roll[1:] & live, 2 * np.abs(q0) * roll_fee, 0.0)
+    roll_cost = np.where(rows.roll[1:], 2 * np.abs(q0) * roll_fee, 0.0)
     cost = trade_cost + roll_cost
-
     equity = market.initial_capital + np.cumsum(gross - cost)
-    peak = np.maximum(np.maximum.accumulate(equity), market.initial_capital)
-    last = 0.0 if not n or ruined[-1] else float(q1[-1])
-    at_market = mult * (instrument.half_spread + instrument.slippage)
-    exit_fee = instrument.commission + at_market
-    if n:
-        exit_fee += abs(float(c1[-1])) * mult * instrument.tx_cost_multiplier
-    filled_at = first + (0 if market.fill == "close" else 1)
+    peak = running_peak(equity, market.initial_capital)
+
+    step = np.arange(n)
+    at_close = (order == Order.MARKET) & (market.fill == "close")
     fills = Fills(
-        bar=first + 1 + np.arange(n),
-        fill_bar=np.where(order == Order.MARKET, filled_at, first + 1) + np.arange(n),
+        bar=first + 1 + step,
+        fill_bar=first + 1 + step - at_close,
         q0=q0,
-        d=d,
+        q1=q1,
         price=price,
         mark=c1,
         gap=gap,
@@ -121,7 +115,7 @@ def account(
         ruined=ruined,
     )
     return Account(
-        bar=fills.bar.astype(np.int64),
+        bar=fills.bar,
         time=rows.time[1:],
         close=c1,
         position=q1,
@@ -131,9 +125,25 @@ def account(
         equity=equity,
         drawdown=(peak - equity) / peak,
         reward=trace["reward"].astype(np.float64),
-        liquidation_cost=abs(last) * exit_fee,
+        liquidation_cost=float(
+            abs(after[-1]) * unit_cost(abs(c1[-1]), market_order=True, instrument=instrument)
+        ),
         trades=trades(fills, mult),
     )
+
+
+def unit_cost(points: Array, market_order: Array | bool, instrument: Instrument) -> Array:
+    """Return the cost of trading one unit, currency.
+
+    Args:
+        points: float64[n], |price|.
+        market_order: bool[n]; a limit order pays neither spread nor slippage.
+        instrument: costs and point value.
+    """
+    crossing = np.where(market_order, instrument.half_spread + instrument.slippage, 0.0)
+    notional = points * instrument.tx_cost_multiplier
+    cost: Array = instrument.commission + instrument.point_value * (crossing + notional)
+    return cost
 
 
 def fill_price(
@@ -155,19 +165,23 @@ def fill_price(
 
 
 def tolerance(trace: Array, instrument: Instrument, market: Market) -> float:
-    """Return how far float32 equity may stray from float64 over a trace, currency.
+    """Return how far one step's equity or gross may stray from float64, currency.
 
-    Each step rounds cash, the position's value, the traded value and their sums to 2^-24 of the
-    largest of them; over n steps the errors add up at most linearly.
+    With u = 2^-24, E the largest equity and V the largest value of a position at the device's
+    prices (above the base), a step rounds: the position's value before and after (4u V and u E
+    each: inputs, products, sum), the roll's cash (8u V), the fill's cash (5u V), the position
+    itself (u V), and the cash twice (u (E + V) each): 24u V + 4u E in all.
     """
     reach = np.abs(trace["fill_price"]).max(initial=0.0)
-    held = np.abs(trace["position"]).max(initial=0.0) * instrument.point_value * reach
-    largest = max(market.initial_capital, np.abs(trace["equity"]).max(initial=0.0)) + 2 * held
-    return float(ROUNDINGS_A_STEP * 2.0**-24 * largest * (len(trace) + 1))
+    value = np.abs(trace["position"]).max(initial=0.0) * instrument.point_value * reach
+    equity = max(market.initial_capital, np.abs(trace["equity"]).max(initial=0.0))
+    return float(STEP_ROUNDINGS * EPSILON * (equity + value))
 
 
 def reconcile(found: Account, trace: Array, instrument: Instrument, market: Market) -> float:
-    """Compare the account with the device's equity and with its own trades.
+    """Compare the account with the device's equity, gross and cost, and with its own trades.
+
+    Every step is compared for itself: what a step loses does not hide in the rounding of a year.
 
     Returns:
         The largest difference between host and device equity, currency.
@@ -176,20 +190,41 @@ def reconcile(found: Account, trace: Array, instrument: Instrument, market: Mark
         DataError: device and host, or equity and trades, do not agree.
     """
     live = trace["end"] != End.DEAD
-    allowed = tolerance(trace, instrument, market)
-    difference = np.abs(found.equity - trace["equity"])[live]
-    worst = float(difference.max(initial=0.0))
-    if worst > allowed:
-        bar = int(found.bar[live][difference.argmax()])
-        raise DataError(
-            f"equity of bar {bar}: device and host differ by {worst:.6g}, allowed {allowed:.6g}; "
-            "run `skillwalk verify` on this device and report the output"
-        )
+    bar, equity, cost = found.bar[live], found.equity[live], found.cost[live]
+    gross, filled_at, held = found.gross[live], found.fill_price[live], found.position[live]
+    device = {
+        name: trace[name][live].astype(np.float64)
+        for name in ("equity", "gross", "tx_cost", "fill_price")
+    }
+    start = market.initial_capital
+    allowed = tolerance(trace[live], instrument, market)
+    step = np.diff(equity, prepend=start), np.diff(device["equity"], prepend=start)
+    _agree("equity gained", bar, *step, allowed)
+    _agree("gross", bar, gross, device["gross"], allowed)
+    # the device adds the base to its price, and rounds both
+    points = np.abs(np.nan_to_num(filled_at)) + np.abs(device["fill_price"])
+    handled = np.abs(held) + np.abs(np.concatenate([[0.0], held[:-1]]))
+    room = cost + handled * unit_cost(points, market_order=True, instrument=instrument)
+    _agree("cost", bar, cost, device["tx_cost"], COST_ROUNDINGS * EPSILON * room)
+
     total = float(found.trades["pnl"].sum())
     earned = float(found.pnl.sum())
-    if abs(total - earned) > 1e-9 * (market.initial_capital + np.abs(found.pnl).sum()):
+    if not abs(total - earned) <= 1e-9 * (start + np.abs(found.pnl).sum()):
         raise DataError(
             f"trades add up to {total:.9g}, equity to {earned:.9g}; the trade ledger is broken: "
             "report this fold"
         )
-    return worst
+    return float(np.abs(equity - device["equity"]).max(initial=0.0))
+
+
+def _agree(name: str, bar: Array, host: Array, device: Array, allowed: Array | float) -> None:
+    """Refuse the first step in which host and device differ by more than is allowed."""
+    # not <=: a NaN on the device must not pass
+    bad = ~(np.abs(host - device) <= allowed)
+    if bad.any():
+        at = int(np.argmax(bad))
+        limit = float(np.broadcast_to(allowed, bad.shape)[at])
+        raise DataError(
+            f"{name} at bar {bar[at]}: host {host[at]:.9g}, device {device[at]:.9g}, allowed "
+            f"difference {limit:.3g}; run `skillwalk verify` on this device and report the output"
+        )

@@ -46,7 +46,8 @@ def position_change(p: Array, position: Array, target: Array, urgency: Array) ->
 
 def at_close(p: Array, order: Array) -> Array:
     """Return whether an order trades at the close of its own bar, bool[n]."""
-    return (order == Order.MARKET) & (p["fill"] == Fill.CLOSE)
+    close: Array = (order == Order.MARKET) & (p["fill"] == Fill.CLOSE)
+    return close
 
 
 def order_fill(

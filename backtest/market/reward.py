@@ -53,8 +53,8 @@ def differential_sharpe(
     variance = B - A * A
     if not calibrated(p):
         x = np.maximum(np.abs(variance), p["dsr_epsilon"])
-        literal: Array = numerator / (x * np.sqrt(x))
-        return literal
+        dsr: Array = numerator / (x * np.sqrt(x))
+        return dsr
     floor = np.float32(0.1) * scale / equity0
     x = np.maximum(variance, floor * floor)
     dsr = clip(numerator / (x * np.sqrt(x)), -1.0, 1.0) * exposure
@@ -85,10 +85,13 @@ def drawdown_penalty(
         scale: see `reward_scale`.
     """
     zero = np.float32(0)
+    penalty: Array
     if calibrated(p):
-        return np.minimum(np.maximum(zero, excess - dd_excess) / scale, np.float32(Z_LIMIT))
+        penalty = np.minimum(np.maximum(zero, excess - dd_excess) / scale, np.float32(Z_LIMIT))
+        return penalty
     depth = np.where(peak > 0, (peak - equity) / np.where(peak > 0, peak, np.float32(1)), zero)
-    return np.maximum(zero, depth - p["dd_threshold"])
+    penalty = np.maximum(zero, depth - p["dd_threshold"])
+    return penalty
 
 
 def loss_penalty(p: Array, closed: Array, result: Array, scale: Array) -> Array:

@@ -36,7 +36,8 @@ class Tape:
 
     def at(self, bar: Array) -> Array:
         """Return the records of global bar indices, any shape."""
-        return self.bars[np.asarray(bar) - self.start]
+        records: Array = self.bars[np.asarray(bar) - self.start]
+        return records
 
 
 def market_params(config: Config, instrument: Instrument, base: float) -> Array:

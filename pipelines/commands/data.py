@@ -212,7 +212,10 @@ def toml_hint(name: str, settings: Instrument) -> str:
     lines += [f"csv.{key} = {json.dumps(value)}" for key, value in csv.items()]
     key = name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name)
     shown = "\n".join(f"  {line}" for line in [f"[instruments.{key}]", *lines])
-    return f"To use it in a study, put this and its costs into a TOML file:\n{shown}"
+    return (
+        f"To use it in a study, put this into a TOML file, with point_value, tick_size, "
+        f"max_position and costs:\n{shown}"
+    )
 
 
 def ingest_figures(found: Ingested) -> dict[str, Any]:

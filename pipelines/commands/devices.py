@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from backtest.errors import ConfigError
 from pipelines.commands.options import JsonFile
-from pipelines.console import table, write_figures
+from pipelines.console import Step, progress, say, table, write_figures
+
+if TYPE_CHECKING:
+    from opencl.verify import Row, Verification
 
 DEVICES_EXAMPLE = "Example: skillwalk devices --json devices.json"
 VERIFY_EXAMPLE = "Example: skillwalk verify --device cpu"
 BENCH_EXAMPLE = "Example: skillwalk bench --quick --json rates.json"
+PARTS = 11  # progress reports of a verification
 DEVICE_COLUMNS = ("", "kind", "name", "platform", "driver", "units", "memory", "float32")
 
 
@@ -69,3 +76,62 @@ def bench(
     ended = subprocess.run(command, cwd=root, check=False)
     # a signal's number is negative: the benchmark did not end by itself
     raise typer.Exit(ended.returncode if ended.returncode >= 0 else 1)
+
+
+def verify(
+    device: Annotated[
+        str, typer.Option(metavar="NAME", help="auto, gpu, cpu, or a part of a device's name.")
+    ] = "auto",
+    every: Annotated[bool, typer.Option("--all", help="Every device, one after another.")] = False,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of bars and actions.")] = 0,
+    json: JsonFile = None,
+) -> None:
+    """Compare the kernels with their NumPy definition on this device; exit 1 on a difference.
+
+    Rough bars, both reward formulas, both fills, whole and fractional lots: all columns of given
+    actions and targets, the random numbers and a whole rollout.
+    """
+    from opencl.devices import all_devices, select
+    from opencl.verify import verify as compare
+
+    chosen = all_devices() if every and all_devices() else (select(device),)
+    done = []
+    for one in chosen:
+        with progress(f"verify {one.name}", PARTS) as step:
+            parts = count()
+
+            def report(text: str, step: Step = step, parts: Iterator[int] = parts) -> None:
+                step(next(parts), text)
+
+            done.append(compare(one, seed, report))
+        show(done[-1])
+    write_figures(json, {"devices": [asdict(found) | {"ok": found.ok} for found in done]})
+    say("; ".join(verdict(found) for found in done))
+    raise typer.Exit(0 if all(found.ok for found in done) else 1)
+
+
+def show(found: Verification) -> None:
+    """Print what was compared, by column; market rules of a kind are added up."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in found.rows:
+        groups.setdefault((row.what.partition(",")[0], row.column), []).append(row)
+    lines = []
+    for (what, column), rows in groups.items():
+        values, different = (sum(getattr(r, n) for r in rows) for n in ("values", "different"))
+        largest = max(row.largest for row in rows)
+        word = "within tolerance" if largest else "equal"
+        word = word if all(row.ok for row in rows) else "DIFFERENT"
+        lines.append((what, column, f"{values:,}", f"{different:,}", largest, word))
+    exact = "exact float32" if found.exact else "float32 without correct rounding"
+    table(("what", "column", "values", "differ", "largest", ""), lines, f"{found.device}, {exact}")
+    for row in found.failed:
+        say(f"FAIL {row.what}: {row.column}: {row.different:,} of {row.values:,} differ")
+    say()
+
+
+def verdict(found: Verification) -> str:
+    """Return one line: how many columns and values agree."""
+    values = sum(row.values for row in found.rows)
+    if found.ok:
+        return f"verify {found.device}: all {len(found.rows):,} columns agree ({values:,} values)"
+    return f"verify {found.device}: {len(found.failed)} of {len(found.rows):,} columns DIFFER"

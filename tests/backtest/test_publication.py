@@ -234,6 +234,17 @@ def test_plans_show_what_is_missing_until_a_result_exists(lake):
     assert query(lake, "SELECT count(*) AS n FROM fold").rows == [{"n": 3}]
 
 
+def test_the_newest_plan_of_a_fold_counts(lake):
+    for part, status in (("plan", "missing"), ("another plan", "skipped")):
+        row = fold_row(0, 1, status) | {"fold_key": "2001-01-01", "fold_id": part}
+        write_part(lake, PartHeader(part, "r", "s", "SP500"), {"fold": [row, row | {
+            "fold_id": f"{part} again"}]})  # fmt: skip
+    publish(lake)
+    assert query(lake, "SELECT fold_id, status FROM fold").rows == [
+        {"fold_id": "another plan again", "status": "skipped"}
+    ]
+
+
 def test_a_failed_fold_is_missing(lake):
     write_fold(lake, [1.0], 0, status="failed")
     write_fold(lake, [1.0], 1, status="skipped")

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from backtest import queries
 from backtest.errors import StoreError
 from backtest.lake import Lake
 from backtest.publication import publish
@@ -123,6 +124,17 @@ def test_an_open_reader_neither_blocks_nor_freezes_others(tmp_path):
         publish(lake)
         assert query(lake, count).rows == [{"n": 2}]  # the new file
         assert connection.execute(count).fetchall() == [(1,)]  # one consistent picture
+
+
+def test_a_file_replaced_while_it_is_opened_is_opened_again(lake, monkeypatch):
+    identities = iter([(1,), (2,), (2,), (3,), (3,), (3,)])
+    monkeypatch.setattr(queries, "file_identity", lambda _: next(identities))
+    assert query(lake, "SELECT count(*) AS n FROM fold").rows == [{"n": 1}]
+    assert next(identities, None) is None  # third attempt: the same before and after
+    changing = iter(range(1000))
+    monkeypatch.setattr(queries, "file_identity", lambda _: next(changing))
+    with pytest.raises(StoreError, match="replaced 20 times while it was opened"):
+        query(lake, "SELECT 1")
 
 
 def test_threads_query_at_once(lake):

@@ -6,23 +6,18 @@ Follows Bellemare 2017, algorithm 1, with double selection and a dueling head.
 import numpy as np
 import torch
 
-from backtest.market.layout import BAR_SLOTS, PORTFOLIO_SLOTS
-
 
 class PlainC51(torch.nn.Module):
     """A dueling C51 network of `actions` actions on the 128-slot state."""
 
     def __init__(self, state, actions: int):
         super().__init__()
-        first = np.zeros((len(state["bar.bias"]), 128), np.float32)
-        first[:, list(BAR_SLOTS)] = state["bar.weight"]
-        first[:, list(PORTFOLIO_SLOTS)] = state["portfolio.weight"]
         self.actions, self.atoms = actions, len(state["value.bias"])
         rows = actions * self.atoms
         self.layers = torch.nn.ParameterDict(
             {
-                "w1": first,
-                "b1": state["bar.bias"],
+                "w1": state["first.weight"],
+                "b1": state["first.bias"],
                 "w2": state["hidden.weight"],
                 "b2": state["hidden.bias"],
                 "wv": state["value.weight"],

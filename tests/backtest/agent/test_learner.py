@@ -8,7 +8,7 @@ from backtest.agent.network import QNetwork, greedy
 from backtest.agent.projection import project
 from backtest.agent.replay import Batch
 from backtest.agent.streams import Stage, generator
-from backtest.agent.weights import assemble, support
+from backtest.agent.weights import support
 from backtest.config import Learner, Network
 from tests.backtest.agent.plain_c51 import PlainC51, plain_loss
 from tests.backtest.agent.test_network import network
@@ -25,13 +25,11 @@ def batch(rows=48, seed=3) -> Batch:
 
     ended = rng.random(rows) < 0.2
     return Batch(
-        bar_part=normal(rows, 115),
-        portfolio=normal(rows, 13),
+        state=normal(rows, 128),
         action=torch.from_numpy(rng.integers(0, [4, 3, 3, 3], (rows, 4))),
         returns=normal(rows),
         bootstrap=torch.from_numpy(np.where(ended, 0, 0.512).astype(np.float32)),
-        next_bar_part=normal(rows, 115),
-        next_portfolio=normal(rows, 13),
+        next_state=normal(rows, 128),
         weight=torch.from_numpy(rng.random(rows).astype(np.float32)),
         row=torch.arange(rows),
     )
@@ -56,16 +54,14 @@ def test_one_branch_is_plain_c51():
     for step in range(4):
         data = batch(seed=step)
         update = subject.update(data)
-        x = torch.from_numpy(assemble(data.bar_part.numpy(), data.portfolio.numpy()))
-        x_next = torch.from_numpy(assemble(data.next_bar_part.numpy(), data.next_portfolio.numpy()))
         loss, td = plain_loss(
             plain,
             critic,
-            x,
+            data.state,
             data.action[:, 0].numpy(),
             data.returns.numpy(),
             data.bootstrap.numpy(),
-            x_next,
+            data.next_state,
             data.weight.numpy(),
             z,
         )
@@ -76,7 +72,12 @@ def test_one_branch_is_plain_c51():
         assert update.figures[0].item() == pytest.approx(loss.item(), rel=1e-5)
         np.testing.assert_allclose(update.error.numpy(), td.numpy(), atol=1e-5)
     got, want = subject.online.numpy_state(), {k: v.detach() for k, v in plain.layers.items()}
-    pairs = [("hidden.weight", "w2"), ("value.weight", "wv"), ("bar.bias", "b1")]
+    pairs = [
+        ("hidden.weight", "w2"),
+        ("value.weight", "wv"),
+        ("first.weight", "w1"),
+        ("first.bias", "b1"),
+    ]
     for ours, theirs in pairs:
         np.testing.assert_allclose(got[ours], want[theirs].numpy(), atol=2e-5)
     np.testing.assert_allclose(got["advantage.weight"][: 4 * ATOMS], want["wa"], atol=2e-5)
@@ -87,11 +88,9 @@ def two_branch_parts(subject, data):
     z = subject.online.support
     whole = subject.online.head()
     with torch.no_grad():
-        now_online = subject.online.logits(data.next_bar_part, data.next_portfolio, whole)
+        now_online = subject.online.logits(data.next_state, whole)
         q = now_online.softmax(-1) @ z
-        critic = subject.target.logits(
-            data.next_bar_part, data.next_portfolio, subject.target.head()
-        ).softmax(-1)
+        critic = subject.target.logits(data.next_state, subject.target.head()).softmax(-1)
         rows = torch.arange(len(data.returns))
         direction = q[:, :4].argmax(1)
         magnitude = 4 + q[:, 4:7].argmax(1)
@@ -101,7 +100,7 @@ def two_branch_parts(subject, data):
             project(places, critic[rows, direction], z)
             + project(places, critic[rows, magnitude], z)
         ) / 2
-    logits = subject.online.logits(data.bar_part, data.portfolio, whole)
+    logits = subject.online.logits(data.state, whole)
     log_p = logits.log_softmax(-1)
     losses, errors = [], []
     for column in (data.action[:, 0], 4 + data.action[:, 1]):
@@ -120,7 +119,7 @@ def test_two_branches_share_the_mean_of_their_projected_targets():
     gradient = {n: p.grad.clone() for n, p in subject.online.named_parameters()}
     subject.online.zero_grad()
     result = branch_loss(
-        subject.online.logits(data.bar_part, data.portfolio, subject.online.head(subject.branches)),
+        subject.online.logits(data.state, subject.online.head(subject.branches)),
         data.action[:, :2],
         got,
         data.weight,
@@ -163,7 +162,7 @@ def test_branches_that_are_not_learned_do_not_matter():
     other.new_target_head()
     other.update(changed)
     again = other.online.numpy_state()
-    for name in ("bar.weight", "hidden.weight", "value.weight"):
+    for name in ("first.weight", "hidden.weight", "value.weight"):
         assert np.array_equal(again[name], after[name])
 
 
@@ -224,12 +223,12 @@ def test_gradients_are_clipped():
 def test_widening_carries_the_policy_over():
     subject = learner()
     x = batch()
-    before = subject.online.q_values(x.bar_part, x.portfolio, subject.branches)
+    before = subject.online.q_values(x.state, subject.branches)
     subject.widen_range(2.0)
     assert subject.v_max == 2 * V
     assert subject.online.support[-1] == subject.target.support[-1] == 2 * V
     assert subject.target.weights(1.0).weight_hash == subject.online.weights(1.0).weight_hash
-    after = subject.online.q_values(x.bar_part, x.portfolio, subject.branches)
+    after = subject.online.q_values(x.state, subject.branches)
     agree = greedy(before, subject.branches) == greedy(after, subject.branches)
     assert agree.float().mean() > 0.6  # these distributions reach far into the edges
     subject.update(x)

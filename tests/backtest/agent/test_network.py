@@ -39,11 +39,9 @@ def inputs(rows=64, seed=1):
 
 def textbook(state, bar_part, portfolio, v_max):
     """Q by the definition, float64, one branch at a time on the whole 128-slot state."""
-    first = np.zeros((len(state["bar.bias"]), 128))
-    first[:, list(BAR_SLOTS)] = state["bar.weight"]
-    first[:, list(PORTFOLIO_SLOTS)] = state["portfolio.weight"]
-    x = assemble(bar_part, portfolio).astype(np.float64)
-    h = np.maximum(x @ first.T + state["bar.bias"], 0)
+    x = np.zeros((len(bar_part), 128))
+    x[:, list(BAR_SLOTS)], x[:, list(PORTFOLIO_SLOTS)] = bar_part, portfolio
+    h = np.maximum(x @ state["first.weight"].T.astype(np.float64) + state["first.bias"], 0)
     h = np.maximum(h @ state["hidden.weight"].T.astype(np.float64) + state["hidden.bias"], 0)
     value = h @ state["value.weight"].T.astype(np.float64) + state["value.bias"]
     atoms = value.shape[1]
@@ -63,7 +61,7 @@ def test_numpy_torch_and_the_definition_agree(hidden, atoms):
     net, (bar_part, portfolio) = network(hidden, atoms), inputs()
     want = textbook(net.numpy_state(), bar_part, portfolio, 2.5)
     with torch.no_grad():
-        torch_q = net.q_values(torch.from_numpy(bar_part), torch.from_numpy(portfolio)).numpy()
+        torch_q = net.q_values(torch.from_numpy(assemble(bar_part, portfolio))).numpy()
     numpy_q = forward(net.weights(2.5), bar_part, portfolio)
     scale = np.abs(want).max()
     assert numpy_q.dtype == np.float32
@@ -73,10 +71,10 @@ def test_numpy_torch_and_the_definition_agree(hidden, atoms):
 
 def test_some_branches_are_the_same_columns():
     net = network()
-    bar_part, portfolio = (torch.from_numpy(a) for a in inputs())
-    whole = net.q_values(bar_part, portfolio)
+    states = torch.from_numpy(assemble(*inputs()))
+    whole = net.q_values(states)
     for branches, columns in [((0,), [0, 1, 2, 3]), ((0, 3), [0, 1, 2, 3, 10, 11, 12])]:
-        part = net.q_values(bar_part, portfolio, branches)
+        part = net.q_values(states, branches)
         torch.testing.assert_close(part, whole[:, columns])
 
 
@@ -98,10 +96,9 @@ def test_support_is_symmetric_with_an_exact_zero():
 
 def test_initial_weights_are_he_normal_and_a_function_of_the_seed():
     net = QNetwork((128, 128), 51, rng=generator(5, 9, Stage.WEIGHTS))
-    assert net.bar.weight.std().item() == pytest.approx(np.sqrt(2 / 128), rel=0.03)
-    assert net.portfolio.weight.std().item() == pytest.approx(np.sqrt(2 / 128), rel=0.05)
+    assert net.first.weight.std().item() == pytest.approx(np.sqrt(2 / 128), rel=0.03)
     assert net.hidden.weight.std().item() == pytest.approx(np.sqrt(2 / 128), rel=0.03)
-    assert not net.bar.bias.any()
+    assert not net.first.bias.any()
     same = QNetwork((128, 128), 51, rng=generator(5, 9, Stage.WEIGHTS)).weights(1.0)
     other = QNetwork((128, 128), 51, rng=generator(6, 9, Stage.WEIGHTS)).weights(1.0)
     assert net.weights(1.0).weight_hash == same.weight_hash != other.weight_hash
@@ -122,6 +119,17 @@ def test_weight_hash_sees_every_array():
         array.flat[-1] += 1
         seen.add(dataclasses.replace(weights, **{field.name: array}).weight_hash)
     assert len(seen) == 9
+
+
+def test_kernels_get_arrays_in_c_order():
+    weights = network().weights(2.5)
+    for field in dataclasses.fields(weights):
+        array = getattr(weights, field.name)
+        assert array.dtype == np.float32, field.name
+        assert array.flags.c_contiguous, field.name
+    assert weights.W1_bar.shape == (24, 115)
+    assert weights.W1_portfolio.shape == (24, 13)
+    assert (weights.hidden, weights.atoms) == ((24, 16), 21)
 
 
 def test_state_is_split_and_assembled_by_slot():
@@ -153,9 +161,9 @@ def test_parameters_round_trip_through_numpy_and_shapes_are_checked():
     state = net.numpy_state()
     assert parameter_shapes((24, 16), 21) == {k: v.shape for k, v in state.items()}
     assert check_shapes(state, (24, 16), 21) == []
-    del state["bar.bias"]
+    del state["first.bias"]
     assert check_shapes(state, (24, 16), 31) == [
-        "bar.bias is missing, expected (24,)",
+        "first.bias is missing, expected (24,)",
         "value.weight is (21, 16), expected (31, 16)",
         "value.bias is (21,), expected (31,)",
         "advantage.weight is (273, 16), expected (403, 16)",

@@ -3,11 +3,13 @@ import pytest
 import torch
 
 from backtest.agent.replay import PRIORITY_ONE, Replay
-from backtest.market.layout import End
+from backtest.market.layout import BAR_SLOTS, PORTFOLIO_SLOTS, End
 from tests.backtest.agent.test_experience import ENDS, REWARDS, experience
 
 FIRST = 900
-BARS = torch.arange(3000.0)[:, None].repeat(1, 115) + FIRST  # every column of a row is its bar
+BARS = np.repeat(
+    np.arange(3000, dtype=np.float32)[:, None] + FIRST, 115, axis=1
+)  # every column of a row is its bar
 
 
 def replay(capacity=64, **changes) -> Replay:
@@ -50,17 +52,16 @@ def test_a_batch_gathers_observations_by_bar():
     buffer = replay()
     buffer.insert(experience(ENDS, REWARDS), 3, 0.5, 0)
     batch = buffer.sample(2, 16, 1.0, rng())
-    assert batch.bar_part.shape == (2, 16, 115)
+    assert batch.state.shape == batch.next_state.shape == (2, 16, 128)
     assert batch.action.dtype == torch.int64
-    bar = buffer.columns["bar"][batch.row]
-    after = buffer.columns["next_bar"][batch.row]
-    assert (batch.bar_part == bar[..., None]).all()
-    assert (batch.next_bar_part == after[..., None]).all()
-    assert (batch.portfolio == buffer.columns["portfolio"][batch.row]).all()
-    assert (batch.next_portfolio == buffer.columns["next_portfolio"][batch.row]).all()
+    slots, rest = list(PORTFOLIO_SLOTS), list(BAR_SLOTS)
+    for state, prefix in ((batch.state, ""), (batch.next_state, "next_")):
+        bar = buffer.columns[f"{prefix}bar"][batch.row]
+        assert (state[..., rest] == bar[..., None]).all()
+        assert torch.equal(state[..., slots], buffer.columns[f"{prefix}portfolio"][batch.row])
     one = batch.minibatch(1)
     assert torch.equal(one.returns, batch.returns[1])
-    assert one.bar_part.shape == (16, 115)
+    assert one.state.shape == (16, 128)
 
 
 def test_the_ring_keeps_the_newest_rows():
@@ -80,13 +81,13 @@ def test_newest_states_come_from_the_last_insertion():
     buffer = replay(capacity=150)
     for version in range(3):
         buffer.insert(long_experience(30, 4, seed=version), 1, 0.5, version)
-    bar_part, portfolio = buffer.newest(40, 120)
-    assert bar_part.shape == (40, 115)
+    states = buffer.newest(40, 120)
+    assert states.shape == (40, 128)
     # 120 rows back, every third
     newest = [(buffer.cursor - 1 - 3 * i) % 150 for i in range(40)]
     assert (buffer.columns["version"][newest] == 2).all()
-    assert torch.equal(bar_part[:, 0].int(), buffer.columns["bar"][newest])
-    assert torch.equal(portfolio, buffer.columns["portfolio"][newest])
+    assert torch.equal(states[:, 0].int(), buffer.columns["bar"][newest])
+    assert torch.equal(states[:, 112], buffer.columns["portfolio"][newest, 0])
 
 
 def test_draws_follow_priority_to_the_alpha_and_weights_correct_them():

@@ -48,10 +48,15 @@ def assert_optimal(q, best):
     np.testing.assert_allclose(chosen, best.max(2), atol=1e-6)
 
 
+def last_epoch():
+    """Scores that rise, so that the last epoch is kept."""
+    return ToyEvaluator(script=[1.0, 2.0, 3.0])
+
+
 def test_it_learns_the_optimal_policy_and_its_values():
-    trained = train(plan())
+    trained = train(plan(), evaluator=last_epoch())
     q, best = learned_values(trained.weights), best_values(0.5)
-    np.testing.assert_allclose(q, best, atol=0.12)
+    np.testing.assert_allclose(q, best, atol=0.1)
     assert_optimal(q, best)
     losses = [row["loss"] for row in trained.curves]
     assert losses[-1] < losses[0]
@@ -60,7 +65,7 @@ def test_it_learns_the_optimal_policy_and_its_values():
 def test_termination_stops_the_bootstrap_and_truncation_does_not():
     # long over the small move is ruin; all other episodes are truncated after 64 steps
     changes = settings(envs=64)
-    trained = train(plan(learner=changes), ToyCollector(changes, ruin=True))
+    trained = train(plan(learner=changes), ToyCollector(changes, ruin=True), last_epoch())
     q, best = learned_values(trained.weights), best_values(0.5, ruin=True)
     # ruin earns its last reward only: .1 - .3*|1 - position| and nothing after it
     np.testing.assert_allclose(best[2, :, 2], [-0.5, -0.2, 0.1], atol=1e-9)
@@ -249,7 +254,7 @@ def test_the_range_comes_from_the_first_experience():
 
 def test_a_range_too_narrow_is_widened_once_and_then_fails():
     changes = settings(
-        **(TINY | {"v_max": None, "episode_steps": 256, "epochs": 5, "updates": 400})
+        **(TINY | {"v_max": None, "episode_steps": 256, "epochs": 5, "updates": 200})
     )
     calm = train(plan(learner=changes))
     assert not calm.range_failed

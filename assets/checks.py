@@ -1,0 +1,189 @@
+"""Asset checks as plain functions: what must hold, and the figures that show it.
+
+Blocking checks stop what would be built on a failure. They are evaluated in the step that makes the
+asset, on what it holds in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import numpy as np
+
+from assets.tables import table
+from backtest.market.layout import COMPONENTS, End
+
+if TYPE_CHECKING:
+    from backtest.agent.experience import Experience
+    from backtest.audit.report import Audit
+    from backtest.data.bars import Bars
+    from backtest.features.table import FeatureTable
+    from backtest.market.tape import Tape
+    from backtest.sections import Folds
+    from backtest.splits import Fold
+
+PRICES = ("open", "high", "low", "close")
+SAMPLE = 4  # episodes replayed on the host
+
+
+def result(name: str, passed: bool, text: str, **figures: Any) -> dg.AssetCheckResult:
+    """Return the result of a check that must hold."""
+    return dg.AssetCheckResult(
+        check_name=name, passed=bool(passed), description=text, metadata=figures
+    )
+
+
+def warning(name: str, passed: bool, text: str, **figures: Any) -> dg.AssetCheckResult:
+    """Return the result of a check whose failure stops nothing."""
+    return dg.AssetCheckResult(
+        check_name=name,
+        passed=bool(passed),
+        severity=dg.AssetCheckSeverity.WARN,
+        description=text,
+        metadata=figures,
+    )
+
+
+def skipped(names: Sequence[str], reason: str) -> list[dg.AssetCheckResult]:
+    """Return results for a fold without anything to check."""
+    return [result(name, True, f"skipped: {reason}") for name in names]
+
+
+def time_order(bars: Bars) -> dg.AssetCheckResult:
+    """Bars close one after the other."""
+    step = np.diff(bars.time)
+    back = int((step <= 0).sum())
+    return result("time_order", back == 0, f"{back} bars close no later than the one before")
+
+
+def finite_bars(bars: Bars) -> dg.AssetCheckResult:
+    """No price or volume is missing."""
+    bad = {name: int((~np.isfinite(getattr(bars, name))).sum()) for name in (*PRICES, "volume")}
+    return result("no_nan", not any(bad.values()), f"{sum(bad.values())} values missing", **bad)
+
+
+def finite_features(windows: Mapping[str, FeatureTable], warmup: int) -> dg.AssetCheckResult:
+    """No feature is missing after the warm-up, in any of the windows."""
+    bad: dict[str, int] = {}
+    for key, window in windows.items():
+        start = min(max(window.first_bar, warmup), window.stop)
+        rows = window.rows(start, window.stop)
+        if missing := int((~np.isfinite(rows)).sum()):
+            bad[key] = missing
+    text = f"{len(windows)} windows, features missing after bar {warmup} in {list(bad) or 'none'}"
+    return result("no_nan", not bad, text, **bad)
+
+
+def audit_order(audits: Sequence[Audit]) -> dg.AssetCheckResult:
+    """The reward ranks scripted policies by what they are worth."""
+    failures = [gap for audit in audits for gap in audit.failures]
+    text = "; ".join(audit.summary for audit in audits)
+    return result("audit_order", not failures, text, failures=[gap.text for gap in failures])
+
+
+def fold_disjoint(fold: Fold, plan: Folds) -> dg.AssetCheckResult:
+    """Train, validation and test follow each other, a purge apart, after the warm-up."""
+    windows = {name: getattr(fold, name) for name in ("train", "validation", "test")}
+    purge = plan.horizon + plan.fill_lag if plan.purge is None else plan.purge
+    edges = [plan.warmup, *(edge for w in windows.values() for edge in (w.start, w.stop))]
+    gaps = {
+        "before_validation": fold.validation.start - fold.train.stop,
+        "before_test": fold.test.start - fold.validation.stop,
+    }
+    ordered = all(a <= b for a, b in zip(edges, edges[1:], strict=False))
+    text = ", ".join(f"{name} [{w.start}, {w.stop})" for name, w in windows.items())
+    return result("fold_disjoint", ordered and min(gaps.values()) >= purge, text, **gaps)
+
+
+def kernel_equals_oracle(tape: Tape, experience: Experience, exact: bool) -> dg.AssetCheckResult:
+    """The device walked a sample of episodes as the NumPy market does.
+
+    Args:
+        tape: what the device walked.
+        experience: what it found.
+        exact: its float32 rounds as NumPy's; on other devices a difference is a warning.
+    """
+    from backtest.market.walk import walk_actions
+
+    n = len(experience.start)
+    places = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
+    walk = walk_actions(tape, experience.start[places], experience.action[:, places])
+    alive = walk.result["end"] != End.DEAD
+    seen = {name: getattr(experience, name)[:, places] for name in ("reward", "equity", "end")}
+    if experience.components is not None:
+        columns = np.moveaxis(experience.components[:, places], 2, 0)
+        seen |= dict(zip(COMPONENTS, columns, strict=True))
+    differing = [
+        name
+        for name, values in seen.items()
+        if not np.array_equal(walk.result[name][alive], values[alive])
+    ]
+    report = result if exact else warning
+    return report(
+        "kernel_equals_oracle",
+        not differing,
+        f"{int(alive.sum()):,} steps of {len(places)} episodes, {len(seen)} columns; different: "
+        f"{', '.join(differing) or 'none'}",
+    )
+
+
+def range_holds(failed: Mapping[int, bool], edge_mass: Mapping[int, float]) -> dg.AssetCheckResult:
+    """The range of returns was wide enough for what was learned, by seed."""
+    seeds = [seed for seed, bad in failed.items() if bad]
+    return warning(
+        "range_holds",
+        not seeds,
+        f"range of returns too narrow for seeds {seeds}; set learner.v_max"
+        if seeds
+        else "less than 5 % of the target mass lies on the outer atoms",
+        largest_edge_mass=max(edge_mass.values()),
+    )
+
+
+def equity_reconciles(
+    equity: Sequence[Mapping[str, Any]], trades: Sequence[Mapping[str, Any]], capital: float
+) -> dg.AssetCheckResult:
+    """The trades of every policy and baseline add up to its equity.
+
+    Args:
+        equity: rows of (policy_kind, variant, seed, pnl): sum and sum of absolute values by label.
+        trades: rows of (policy_kind, variant, seed, pnl): sums by label.
+        capital: currency.
+    """
+    earned = {label(row): row for row in equity}
+    closed = {label(row): float(row["pnl"]) for row in trades}
+    off = [
+        {"policy": " ".join(map(str, key)), "equity": row["pnl"], "trades": closed.get(key, 0.0)}
+        for key, row in earned.items()
+        if abs(closed.get(key, 0.0) - row["pnl"]) > 1e-9 * (capital + row["size"])
+    ]
+    text = f"{len(earned)} records, {len(off)} whose trades do not add up to their equity"
+    return result("equity_reconciles", not off, text, differing=table(off))
+
+
+def not_ruined(lowest: Mapping[str, float], ruin_level: float) -> dg.AssetCheckResult:
+    """No learned policy lost its capital in the test window."""
+    ruined = [name for name, equity in lowest.items() if equity <= ruin_level]
+    text = f"ruined: {', '.join(ruined)}" if ruined else "equity stays above the ruin level"
+    return result("not_ruined", not ruined, text, lowest_equity=min(lowest.values()))
+
+
+def label(row: Mapping[str, Any]) -> tuple[str, str, int]:
+    """Return who earned a row."""
+    return row["policy_kind"], row["variant"], row["seed"]
+
+
+def no_fold_missing(missing: Sequence[Any]) -> dg.AssetCheckResult:
+    """Every fold that the bars allow has a result."""
+    names = [f"{m.instrument} {m.fold_key} {m.status}: {m.reason or ''}" for m in missing]
+    rows = [{"instrument": m.instrument, "fold": m.fold_key, "status": m.status} for m in missing]
+    text = f"{len(names)} folds without a result{': ' if names else ''}{'; '.join(names[:5])}"
+    return result("no_fold_missing", not names, text, folds=table(rows))
+
+
+def results_whole(problems: Sequence[str]) -> dg.AssetCheckResult:
+    """Every result on the lake could be read."""
+    text = "; ".join(problems[:5]) or "all results are whole"
+    return warning("results_whole", not problems, text, problems=list(problems))

@@ -1,0 +1,115 @@
+"""fold_result: policies and baselines through a fold's test window, as Parquet and manifest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+import numpy as np
+
+from assets import checks, plots, tables
+from assets.partitions import Partitions
+from assets.resources import ExperimentResource, FoldStep, fold_step, record_execution
+from backtest import identity
+from backtest.lake import read_table
+from backtest.manifest import Manifest
+
+CHECKS = ("equity_reconciles", "not_ruined")
+SHOWN = ("sharpe", "net_return", "max_drawdown", "n_trades", "exposure", "turnover")
+LABEL = ("policy_kind", "variant", "seed")
+
+
+def fold_result(partitions: Partitions) -> dg.AssetsDefinition:
+    """Return the asset; it reads the fold's own window and its policies."""
+
+    @dg.asset(
+        name="fold_result",
+        group_name="folds",
+        partitions_def=partitions.folds,
+        deps=["policy", dg.AssetDep("features", partition_mapping=partitions.test())],
+        pool="gpu",
+        code_version=identity.code_hash()[: identity.ID_DIGITS],
+        kinds={"opencl", "parquet"},
+        description="Out of sample: equity, trades and metrics of policies and baselines.",
+        check_specs=[
+            dg.AssetCheckSpec(name, asset="fold_result", blocking=True) for name in CHECKS
+        ],
+    )
+    def evaluate(
+        context: dg.AssetExecutionContext, experiment: ExperimentResource
+    ) -> dg.MaterializeResult[None]:
+        from opencl.fold_result import evaluate_fold
+
+        step = fold_step(context, experiment)
+        if step.skipped:
+            results = checks.skipped(CHECKS, step.fold.reason)
+            return dg.MaterializeResult(metadata=step.metadata, check_results=results)
+        manifest, found = evaluate_fold(
+            step.experiment, step.instrument, step.fold.key, step.run_id
+        )
+        record_execution(context, step.experiment)
+        rows = [{"policy": name, **metrics} for name, metrics in found.items()]
+        learned = [metrics for name, metrics in found.items() if " seed " in name]
+        return dg.MaterializeResult(
+            metadata={
+                **step.metadata,
+                "dagster/row_count": manifest.files["equity"].rows,
+                "equity_and_baselines": equity_picture(step, manifest),
+                "metrics": tables.table(rows, ("policy", *SHOWN)),
+                "files": tables.table([vars(f) for f in manifest.files.values()]),
+                "path": dg.MetadataValue.path(manifest.folder),
+                **tables.figures({name: mean(learned, name) for name in SHOWN}),
+                **tables.figures(
+                    {f"buy_and_hold_{n}": found["buy_and_hold"][n] for n in SHOWN[:2]}
+                ),
+            },
+            check_results=check(step, manifest),
+        )
+
+    return evaluate
+
+
+def check(step: FoldStep, manifest: Manifest) -> list[dg.AssetCheckResult]:
+    """Return the results of both checks, from what was written."""
+    market = step.experiment.config.market
+    equity = read_table(manifest.path("equity"), [*LABEL, "pnl", "equity"])
+    import pyarrow.compute as pc
+
+    sized = equity.append_column("size", pc.abs(equity["pnl"])).group_by(list(LABEL))
+    earned = sized.aggregate([("pnl", "sum"), ("size", "sum"), ("equity", "min")])
+    earned = earned.rename_columns([*LABEL, "pnl", "size", "lowest"]).to_pylist()
+    trades = read_table(manifest.path("trade"), [*LABEL, "pnl"]).group_by(list(LABEL))
+    closed = trades.aggregate([("pnl", "sum")]).rename_columns([*LABEL, "pnl"]).to_pylist()
+    lowest = {
+        f"{row['variant']} seed {row['seed']}": row["lowest"]
+        for row in earned
+        if row["policy_kind"] == "learned"
+    }
+    return [
+        checks.equity_reconciles(earned, closed, market.initial_capital),
+        checks.not_ruined(lowest, market.ruin_level),
+    ]
+
+
+def equity_picture(step: FoldStep, manifest: Manifest) -> dg.MarkdownMetadataValue:
+    """Draw every policy and baseline of the fold."""
+    table = read_table(manifest.path("equity"), [*LABEL, "time", "equity"])
+    columns = {n: table[n].to_numpy(zero_copy_only=False) for n in table.column_names}
+    lines: dict[str, tuple[Any, Any]] = {}
+    policies = []
+    for key in sorted(set(zip(*(columns[name].tolist() for name in LABEL), strict=True))):
+        kind, variant, seed = key
+        rows = np.logical_and.reduce([columns[n] == v for n, v in zip(LABEL, key, strict=True)])
+        name = f"{variant} seed {seed}" if kind == "learned" else variant
+        if kind == "learned":
+            policies.append(name)
+        lines[name] = (columns["time"][rows], columns["equity"][rows])
+    title = f"{step.instrument}, test window {step.fold.key}"
+    return plots.equity_plot(lines, policies, title)
+
+
+def mean(rows: list[dict[str, float | None]], name: str) -> float | None:
+    """Return the mean of a metric over seeds; None when one has none."""
+    values = [row.get(name) for row in rows]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None

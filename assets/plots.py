@@ -1,0 +1,115 @@
+"""Pictures of the UI: matplotlib drawings as base64 PNG in Markdown."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Array = np.ndarray[Any, np.dtype[Any]]
+DPI = 80
+MOST_POINTS = 1500  # of a line; more cannot be seen
+BASELINE = {"linewidth": 1.0, "alpha": 0.8}
+POLICY = {"linewidth": 1.6}
+
+
+@contextmanager
+def picture(rows: int = 1, height: float = 3.2) -> Iterator[tuple[list[Axes], list[str]]]:
+    """Yield axes to draw on and a list that receives the Markdown at the end."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    # Figure, not pyplot: no state outlives the picture, and no window system is asked for
+    figure = Figure(figsize=(9, height * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = list(np.atleast_1d(figure.subplots(rows, 1)))
+    for ax in axes:
+        ax.grid(alpha=0.3)
+        ax.spines[["top", "right"]].set_visible(False)
+    out: list[str] = []
+    yield axes, out
+    stream = BytesIO()
+    figure.savefig(stream, format="png", dpi=DPI)
+    out.append(f"![plot](data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()})")
+
+
+def thinned(x: Array, y: Array) -> tuple[Array, Array]:
+    """Return at most `MOST_POINTS` of a line, the last one always."""
+    step = max(1, -(-len(x) // MOST_POINTS))
+    places = np.unique(np.append(np.arange(0, len(x), step), len(x) - 1)) if len(x) else slice(0)
+    return x[places], y[places]
+
+
+def equity_plot(
+    lines: Mapping[str, tuple[Array, Array]], policies: Sequence[str], title: str
+) -> dg.MarkdownMetadataValue:
+    """Draw equity and drawdown, policies before baselines.
+
+    Args:
+        lines: by label, (times datetime64[n], equity float64[n] in currency).
+        policies: labels of the learned policies.
+        title: above it.
+    """
+    with picture(2, 2.7) as (axes, out):
+        top, bottom = axes
+        for label, (time, equity) in lines.items():
+            learned = label in policies
+            x, y = thinned(time, equity)
+            top.plot(x, y, label=label, zorder=3 if learned else 2, **_style(learned))
+            if learned:
+                peak = np.maximum.accumulate(equity)
+                _, down = thinned(time, equity / np.where(peak > 0, peak, np.nan) - 1)
+                bottom.plot(x, 100 * down, label=label, **POLICY)
+        top.set_title(title)
+        top.set_ylabel("equity, currency")
+        top.legend(fontsize="small", ncols=2)
+        bottom.set_ylabel("drawdown, %")
+    return dg.MetadataValue.md(out[0])
+
+
+def _style(learned: bool) -> dict[str, Any]:
+    return POLICY if learned else {**BASELINE, "linestyle": "--"}
+
+
+def learning_curves(
+    curves: Mapping[str, Sequence[Mapping[str, Any]]], title: str
+) -> dg.MarkdownMetadataValue:
+    """Draw loss and Sharpe (train dashed, validation full) by epoch, one colour a seed."""
+    with picture(2, 2.5) as (axes, out):
+        loss, sharpe = axes
+        for place, (label, rows) in enumerate(curves.items()):
+            colour = f"C{place % 10}"
+            epochs = [row["epoch"] for row in rows]
+            loss.plot(epochs, column(rows, "loss"), "o-", color=colour, label=label, ms=3)
+            sharpe.plot(epochs, column(rows, "validation_sharpe"), "o-", color=colour, ms=3)
+            sharpe.plot(epochs, column(rows, "train_sharpe"), "--", color=colour, alpha=0.7)
+        loss.set_title(title)
+        loss.set_ylabel("loss, nats")
+        loss.legend(fontsize="small", ncols=2)
+        sharpe.set_ylabel("Sharpe: validation full,\ntrain dashed")
+        sharpe.set_xlabel("epoch")
+        for ax in axes:
+            ax.xaxis.get_major_locator().set_params(integer=True)
+    return dg.MetadataValue.md(out[0])
+
+
+def column(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    """Return a column with NaN where a figure is undefined."""
+    return [float("nan") if row[name] is None else float(row[name]) for row in rows]
+
+
+def price_plot(time: Array, close: Array, title: str) -> dg.MarkdownMetadataValue:
+    """Draw closes, points."""
+    with picture(1, 2.7) as ((ax,), out):
+        ax.plot(*thinned(time, close), linewidth=1.0)
+        ax.set_title(title)
+        ax.set_ylabel("close, points")
+    return dg.MetadataValue.md(out[0])

@@ -1,0 +1,135 @@
+"""policy: every seed of a fold trained, in rounds of collect, update and validate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+
+from assets import checks, plots, tables
+from assets.experience import read_digest
+from assets.partitions import Partitions
+from assets.resources import ExperimentResource, FoldStep, fold_step
+from assets.trials import Report, Runner, train
+from backtest import identity
+from backtest.errors import DataError
+from backtest.lake import read_json
+
+CHECKS = ("range_holds",)
+MOST_LINES = 14  # in the step's log while the seeds train
+SHOWN = (
+    "seed",
+    "best_epoch",
+    "train_sharpe",
+    "validation_sharpe",
+    "v_max",
+    "edge_mass",
+    "steps",
+    "updates",
+    "weight_hash",
+    "run_id",
+)
+
+
+def policy(partitions: Partitions) -> dg.AssetsDefinition:
+    """Return the asset; it reads train and validation windows."""
+
+    @dg.asset(
+        name="policy",
+        group_name="folds",
+        partitions_def=partitions.folds,
+        deps=[
+            "experience",
+            dg.AssetDep("features", partition_mapping=partitions.train_and_validation()),
+        ],
+        pool="gpu",
+        code_version=identity.code_hash()[: identity.ID_DIGITS],
+        kinds={"pytorch", "opencl"},
+        description="Branching dueling C51 DQN of every seed; the best epoch by validation.",
+        check_specs=[dg.AssetCheckSpec(name, asset="policy") for name in CHECKS],
+    )
+    def train_all(
+        context: dg.AssetExecutionContext,
+        experiment: ExperimentResource,
+        runner: dg.ResourceParam[Runner],
+    ) -> dg.MaterializeResult[None]:
+        step = fold_step(context, experiment)
+        if step.skipped:
+            results = checks.skipped(CHECKS, step.fold.reason)
+            return dg.MaterializeResult(metadata=step.metadata, check_results=results)
+        seeds = step.experiment.config.study.seeds
+        with runner.listening(thinned(step, context.log.info)):
+            paths = list(runner.imap(train, [step.spec(seed) for seed in seeds]))
+        summaries = dict(zip(seeds, map(read_json, paths), strict=True))
+        check_first_round(step, summaries)
+        rows = {seed: summary["policy"] for seed, summary in summaries.items()}
+        for seed, row in rows.items():
+            sharpe = row["validation_sharpe"]
+            shown = "undefined" if sharpe is None else f"{sharpe:.2f}"
+            context.log.info(f"seed {seed}: epoch {row['best_epoch']}, validation Sharpe {shown}")
+        curves = {f"seed {seed}": summary["curve"] for seed, summary in summaries.items()}
+        first = rows[seeds[0]]
+        return dg.MaterializeResult(
+            metadata={
+                **step.metadata,
+                "seeds": tables.table(list(rows.values()), SHOWN),
+                "learning_curves": plots.learning_curves(
+                    curves, f"{step.instrument}, fold {step.fold.key}"
+                ),
+                "network": first["network"],
+                "device": first["device"],
+                "path": dg.MetadataValue.path(step.policies()),
+                **tables.figures(means(list(rows.values()), ("train_sharpe", "validation_sharpe"))),
+                **tables.figures(means(list(rows.values()), ("v_max", "edge_mass"))),
+            },
+            check_results=[
+                checks.range_holds(
+                    {seed: s["range_failed"] for seed, s in summaries.items()},
+                    {seed: row["edge_mass"] for seed, row in rows.items()},
+                )
+            ],
+        )
+
+    return train_all
+
+
+def check_first_round(step: FoldStep, summaries: dict[int, dict[str, Any]]) -> None:
+    """Compare the policies' first round with the experience on disk.
+
+    Raises:
+        DataError: a policy did not begin with the experience of this partition.
+    """
+    for seed, summary in summaries.items():
+        if read_digest(step, seed) != summary["first_round"]:
+            raise DataError(
+                f"{step.experience()}: seed {seed} did not begin with this experience (made on "
+                f"{summary['policy']['device']}); materialise asset experience of {step.instrument} "
+                f"{step.fold.key} on the same device, then asset policy"
+            )
+
+
+def thinned(step: FoldStep, log: Callable[[str], object]) -> Callable[[Report], None]:
+    """Return what passes at most `MOST_LINES` reports of this fold to a log, evenly by progress."""
+    done = dict.fromkeys(step.experiment.config.study.seeds, 0.0)
+    lines = 0
+
+    def tell(report: Report) -> None:
+        nonlocal lines
+        if (report.instrument, report.fold_key) != (step.instrument, step.fold.key):
+            return
+        done[report.seed] = report.share
+        if sum(done.values()) / len(done) * MOST_LINES >= lines:
+            lines += 1
+            log(report.text)
+
+    return tell
+
+
+def means(rows: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, float | None]:
+    """Return the mean over seeds of each figure; None when a seed has none."""
+    found: dict[str, float | None] = {}
+    for name in names:
+        values = [row[name] for row in rows]
+        found[name] = None if None in values else sum(values) / len(values)
+    return found

@@ -1,0 +1,47 @@
+"""Runs a wrapper kernel and compares records column by column."""
+
+import numpy as np
+
+from opencl.buffers import empty, upload
+from opencl.programs import Program
+
+
+def evaluate(program: Program, name: str, n: int, *arguments, out):
+    """Run kernel `name` over n work-items and return its outputs.
+
+    Args:
+        program: with the wrapper in its extra source.
+        name: of the kernel; its outputs stand behind its other arguments.
+        n: work-items.
+        *arguments: arrays are uploaded, NumPy scalars passed as they are, None is a null pointer.
+        out: arrays of the outputs' shapes and dtypes; what they hold is uploaded first.
+    """
+    device = program.device
+    given = [
+        upload(device, np.ascontiguousarray(a)).buffer if isinstance(a, np.ndarray) else a
+        for a in arguments
+    ]
+    results = []
+    for array in out:
+        held = empty(device, array.shape, array.dtype)
+        held.write(array)
+        results.append(held)
+    kernel = program.kernel(name)
+    kernel(device.queue, (n,), None, *given, *(held.buffer for held in results))
+    return [held.read() for held in results]
+
+
+def assert_same_records(expected, seen):
+    """Every column of two record arrays is equal; the message lists those that are not."""
+    wrong = {
+        name: int((expected[name] != seen[name]).sum())
+        for name in expected.dtype.names
+        if not np.array_equal(expected[name], seen[name])
+    }
+    assert not wrong, f"values that differ, by column: {wrong}"
+    assert expected.shape == seen.shape
+
+
+def one(params):
+    """Return a parameter record as the array [1] a kernel's `__constant` pointer reads."""
+    return params.reshape(1)
