@@ -15,7 +15,7 @@ from backtest.data.ingest import ingest
 ISSUES = ("kind", "first_row", "rows", "policy", "action", "message")
 
 
-def assets() -> list[dg.AssetsDefinition]:
+def bar_assets() -> list[dg.AssetsDefinition]:
     """Return raw_bars and bars."""
     code_version = identity.code_hash()[: identity.ID_DIGITS]
 

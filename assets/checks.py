@@ -7,6 +7,7 @@ asset, on what it holds in memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -92,7 +93,7 @@ def fold_disjoint(fold: Fold, plan: Folds) -> dg.AssetCheckResult:
         "before_validation": fold.validation.start - fold.train.stop,
         "before_test": fold.test.start - fold.validation.stop,
     }
-    ordered = all(a <= b for a, b in zip(edges, edges[1:], strict=False))
+    ordered = all(a <= b for a, b in pairwise(edges))
     text = ", ".join(f"{name} [{w.start}, {w.stop})" for name, w in windows.items())
     return result("fold_disjoint", ordered and min(gaps.values()) >= purge, text, **gaps)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import dagster as dg
 import numpy as np
 
@@ -13,6 +11,7 @@ from assets.resources import ExperimentResource, FoldStep, fold_step, record_exe
 from backtest import identity
 from backtest.lake import read_table
 from backtest.manifest import Manifest
+from backtest.record import Line
 
 CHECKS = ("equity_reconciles", "not_ruined")
 SHOWN = ("sharpe", "net_return", "max_drawdown", "n_trades", "exposure", "turnover")
@@ -95,17 +94,14 @@ def equity_picture(step: FoldStep, manifest: Manifest) -> dg.MarkdownMetadataVal
     """Draw every policy and baseline of the fold."""
     table = read_table(manifest.path("equity"), [*LABEL, "time", "equity"])
     columns = {n: table[n].to_numpy(zero_copy_only=False) for n in table.column_names}
-    lines: dict[str, tuple[Any, Any]] = {}
-    policies = []
+    lines = []
     for key in sorted(set(zip(*(columns[name].tolist() for name in LABEL), strict=True))):
         kind, variant, seed = key
         rows = np.logical_and.reduce([columns[n] == v for n, v in zip(LABEL, key, strict=True)])
-        name = f"{variant} seed {seed}" if kind == "learned" else variant
-        if kind == "learned":
-            policies.append(name)
-        lines[name] = (columns["time"][rows], columns["equity"][rows])
-    title = f"{step.instrument}, test window {step.fold.key}"
-    return plots.equity_plot(lines, policies, title)
+        label = f"policy seed {seed}" if kind == "learned" else variant.replace("_", " ")
+        lines.append(Line(label, kind == "learned", columns["time"][rows], columns["equity"][rows]))
+    lines.sort(key=lambda line: (not line.learned, line.label))
+    return plots.equity_plot(lines, f"{step.instrument}, test window {step.fold.key}")
 
 
 def mean(rows: list[dict[str, float | None]], name: str) -> float | None:

@@ -6,8 +6,7 @@ partitions: they run inside a step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import dagster as dg
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import numpy as np
 
+from backtest.record import Line
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 DPI = 80
 MOST_POINTS = 1500  # of a line; more cannot be seen
-BASELINE = {"linewidth": 1.0, "alpha": 0.8}
-POLICY = {"linewidth": 1.6}
 
 
 @contextmanager
@@ -48,41 +48,33 @@ def thinned(x: Array, y: Array) -> tuple[Array, Array]:
     return x[places], y[places]
 
 
-def equity_plot(
-    lines: Mapping[str, tuple[Array, Array]], policies: Sequence[str], title: str
-) -> dg.MarkdownMetadataValue:
-    """Draw equity and drawdown, policies before baselines.
-
-    Args:
-        lines: by label, (times datetime64[n], equity float64[n] in currency).
-        policies: labels of the learned policies.
-        title: above it.
-    """
+def equity_plot(lines: Sequence[Line], title: str) -> dg.MarkdownMetadataValue:
+    """Draw equity of policies and baselines, and the drawdown of the policies."""
     with picture(2, 2.7) as (axes, out):
         top, bottom = axes
-        for label, (time, equity) in lines.items():
-            learned = label in policies
-            x, y = thinned(time, equity)
-            top.plot(x, y, label=label, zorder=3 if learned else 2, **_style(learned))
-            if learned:
-                peak = np.maximum.accumulate(equity)
-                _, down = thinned(time, equity / np.where(peak > 0, peak, np.nan) - 1)
-                bottom.plot(x, 100 * down, label=label, **POLICY)
+        for line in lines:
+            x, y = thinned(line.time, line.equity)
+            if not line.learned:
+                top.plot(x, y, "--", label=line.label, linewidth=1.0, alpha=0.8)
+                continue
+            top.plot(x, y, label=line.label, linewidth=1.6, zorder=3)
+            peak = np.maximum.accumulate(line.equity)
+            _, below = thinned(line.time, line.equity / np.where(peak > 0, peak, np.nan) - 1)
+            bottom.plot(x, 100 * below, linewidth=1.3)
         top.set_title(title)
         top.set_ylabel("equity, currency")
-        top.legend(fontsize="small", ncols=2)
+        if lines:
+            top.legend(fontsize="small", ncols=2)
         bottom.set_ylabel("drawdown, %")
     return dg.MetadataValue.md(out[0])
-
-
-def _style(learned: bool) -> dict[str, Any]:
-    return POLICY if learned else {**BASELINE, "linestyle": "--"}
 
 
 def learning_curves(
     curves: Mapping[str, Sequence[Mapping[str, Any]]], title: str
 ) -> dg.MarkdownMetadataValue:
     """Draw loss and Sharpe (train dashed, validation full) by epoch, one colour a seed."""
+    from matplotlib.ticker import MaxNLocator
+
     with picture(2, 2.5) as (axes, out):
         loss, sharpe = axes
         for place, (label, rows) in enumerate(curves.items()):
@@ -97,7 +89,7 @@ def learning_curves(
         sharpe.set_ylabel("Sharpe: validation full,\ntrain dashed")
         sharpe.set_xlabel("epoch")
         for ax in axes:
-            ax.xaxis.get_major_locator().set_params(integer=True)
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return dg.MetadataValue.md(out[0])
 
 

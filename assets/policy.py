@@ -103,9 +103,9 @@ def check_first_round(step: FoldStep, summaries: dict[int, dict[str, Any]]) -> N
     for seed, summary in summaries.items():
         if read_digest(step, seed) != summary["first_round"]:
             raise DataError(
-                f"{step.experience()}: seed {seed} did not begin with this experience (made on "
-                f"{summary['policy']['device']}); materialise asset experience of {step.instrument} "
-                f"{step.fold.key} on the same device, then asset policy"
+                f"{step.experience()}: seed {seed} did not begin with this experience; materialise "
+                f"asset experience of {step.instrument} {step.fold.key} on the policy's device, "
+                f"{summary['policy']['device']}, or delete {step.policies()} and train again"
             )
 
 

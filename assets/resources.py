@@ -94,12 +94,6 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
         return publish_study(experiment, run_id)
 
-    def rows(self, sql: str) -> list[dict[str, Any]]:
-        """Return the rows of one read-only statement."""
-        from backtest.queries import query
-
-        return query(self.lake.lake, sql).rows
-
 
 @dataclass(frozen=True)
 class FoldStep:

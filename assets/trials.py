@@ -60,6 +60,11 @@ def connect(stop: Callable[[], bool], tell: Tell) -> None:
     _link.stop, _link.tell = stop, tell
 
 
+def disconnect() -> None:
+    """Forget the runner of this process."""
+    connect(_go_on, _silence)
+
+
 def train(spec: TrainSpec) -> Path:
     """Train one seed of one fold; see `opencl.training.train_seed`."""
 

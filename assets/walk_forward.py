@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import dagster as dg
-import numpy as np
 
 from assets import checks, plots, tables
 from assets.partitions import Partitions
 from assets.resources import ExperimentResource, WarehouseResource, begin, run_id
 from backtest import identity
+from backtest.lake import Lake
+from backtest.record import fold_statuses, stitched
+from backtest.summary import COLUMNS, POLICY, Summary, summarize
 
-SUMMARY = (
-    "SELECT instrument, policy_kind, variant, value AS sharpe, low, high, n "
-    "FROM walk_forward_summary WHERE study_id = '{study}' AND name = 'sharpe' "
-    "ORDER BY instrument, policy_kind DESC, value DESC NULLS LAST"
-)
-FIGURES = (
-    "SELECT instrument || '_' || name AS name, value FROM walk_forward_summary "
-    "WHERE study_id = '{study}' AND variant = 'chosen' "
-    "AND name IN ('sharpe', 'net_return', 'max_drawdown')"
-)
-EQUITY = (
-    "SELECT instrument, seed, variant, epoch_ms(time) AS time, equity FROM oos_equity "
-    "WHERE study_id = '{study}' AND variant <> 'chosen' ORDER BY time"
-)
-FOLDS = (
-    "SELECT instrument, fold_key, status, reason, n_bars, fold_id FROM fold "
-    "WHERE study_id = '{study}' AND NOT superseded ORDER BY instrument, fold_key"
-)
+SHOWN = ("sharpe", "net_return", "max_drawdown")  # plotted by materialisation
 
 
 def walk_forward(partitions: Partitions) -> dg.AssetsDefinition:
@@ -55,22 +42,19 @@ def walk_forward(partitions: Partitions) -> dg.AssetsDefinition:
         opened = experiment.open()
         begin(opened, run_id(context))
         published = warehouse.publish(opened, run_id(context))
-        study = opened.study_id
-        ours = [m for m in published.missing if m.study_id == study]
-        figures = {row["name"]: row["value"] for row in warehouse.rows(FIGURES.format(study=study))}
+        lake, study = opened.lake, opened.study_id
+        rows = [{"table": name, "rows": count} for name, count in published.rows.items()]
         return dg.MaterializeResult(
             metadata={
                 "study_id": study,
                 "dagster/row_count": sum(published.rows.values()),
-                "summary": tables.table(warehouse.rows(SUMMARY.format(study=study))),
-                **equity_pictures(warehouse.rows(EQUITY.format(study=study))),
-                "folds": tables.table(warehouse.rows(FOLDS.format(study=study))),
-                "rows": tables.table([{"table": n, "rows": k} for n, k in published.rows.items()]),
+                **{k: v for s in summarize(lake, study) for k, v in shown(lake, s).items()},
+                "folds": tables.table(fold_statuses(lake, study)),
+                "rows": tables.table(rows),
                 "path": dg.MetadataValue.path(published.path),
-                **tables.figures(figures),
             },
             check_results=[
-                checks.no_fold_missing(ours),
+                checks.no_fold_missing([m for m in published.missing if m.study_id == study]),
                 checks.results_whole(published.problems),
             ],
         )
@@ -78,25 +62,17 @@ def walk_forward(partitions: Partitions) -> dg.AssetsDefinition:
     return publish
 
 
-def equity_pictures(rows: list[dict[str, object]]) -> dict[str, dg.MarkdownMetadataValue]:
-    """Draw the stitched equity of each instrument."""
-    by_instrument: dict[str, dict[str, list[tuple[object, object]]]] = {}
-    for row in rows:
-        learned = row["variant"] == "none"
-        label = f"policy seed {row['seed']}" if learned else str(row["variant"])
-        lines = by_instrument.setdefault(str(row["instrument"]), {})
-        lines.setdefault(label, []).append((row["time"], row["equity"]))
+def shown(lake: Lake, summary: Summary) -> dict[str, Any]:
+    """Return table, picture and figures of one instrument."""
+    name = summary.instrument
+    policy = summary.line(POLICY)
+    values = {f"{name}_{n}": policy.figure(n).value for n in SHOWN} if policy else {}
+    columns = [column or "policy" for column in COLUMNS]
+    lines = stitched(lake, summary.study_id, name)
     return {
-        f"equity_{name}": plots.equity_plot(
-            {
-                label: (
-                    np.array([t for t, _ in points], "datetime64[ms]"),
-                    np.array([e for _, e in points], float),
-                )
-                for label, points in sorted(lines.items())
-            },
-            [label for label in lines if label.startswith("policy")],
-            f"{name}: out of sample, all complete folds",
-        )
-        for name, lines in by_instrument.items()
+        f"{name}_summary": tables.table(
+            [dict(zip(columns, row, strict=True)) for row in summary.table]
+        ),
+        f"{name}_equity": plots.equity_plot(lines, f"{name}: out of sample, all complete folds"),
+        **tables.figures(values),
     }

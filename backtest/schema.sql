@@ -195,7 +195,7 @@ CREATE TABLE trade (
     entry_bar BIGINT NOT NULL, entry_time TIMESTAMP NOT NULL, entry_price DOUBLE NOT NULL,
     exit_bar BIGINT NOT NULL, exit_time TIMESTAMP NOT NULL, exit_price DOUBLE NOT NULL,
     bars BIGINT NOT NULL, gross DOUBLE NOT NULL, cost DOUBLE NOT NULL, pnl DOUBLE NOT NULL,
-    reason VARCHAR NOT NULL,
+    reason VARCHAR NOT NULL CHECK (reason IN ('exit', 'flip', 'ruin', 'open')),
     PRIMARY KEY (fold_id, seed, variant, trade),
     CHECK (variant <> 'chosen' AND (policy_kind = 'learned')
         = (variant IN ('none', 'task', 'step', 'both', 'finetune'))),
@@ -219,7 +219,7 @@ COMMENT ON COLUMN trade.bars IS 'holding time, bars';
 COMMENT ON COLUMN trade.gross IS 'result before cost, currency';
 COMMENT ON COLUMN trade.cost IS 'cost of all its fills, currency, >= 0';
 COMMENT ON COLUMN trade.pnl IS 'gross - cost, currency';
-COMMENT ON COLUMN trade.reason IS 'what closed it, such as exit, flip, ruin; open = marked at the end of the window';
+COMMENT ON COLUMN trade.reason IS 'what closed it: exit, flip, ruin; open = marked at the end of the window';
 
 CREATE TABLE metric (
     scope VARCHAR CHECK (scope IN ('fold', 'instrument', 'study')), scope_id VARCHAR,

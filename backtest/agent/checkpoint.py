@@ -79,7 +79,13 @@ def load_policy(
         StoreError: missing, truncated, damaged, of another version, shape or experiment.
     """
     arrays, metadata = tensor_file.read(path, KIND, VERSION)
-    found = Network.model_validate(metadata["network"])
+    try:
+        found = Network.model_validate(metadata["network"])
+    except ValueError:
+        raise StoreError(
+            f"{path}: this release does not know its network {metadata['network']}; use the "
+            "release that trained it"
+        ) from None
     state = {
         name.removeprefix("network."): array
         for name, array in arrays.items()

@@ -58,6 +58,11 @@ class C51Learner:
             fused=True,
         )
 
+    @property
+    def finite(self) -> bool:
+        """All parameters are finite; waits for the device."""
+        return bool(self._online.data.isfinite().all())
+
     def copy_target(self) -> None:
         """Make the target network equal to the online one."""
         self._target.data.copy_(self._online.data)

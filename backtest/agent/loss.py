@@ -32,6 +32,7 @@ def pick(logits: Tensor, action: Tensor, branches: Sequence[int]) -> Tensor:
 
 
 @cache
+@torch.inference_mode(False)
 def first_rows(rows: int, actions: int, branches: tuple[int, ...], device: torch.device) -> Tensor:
     """Return [B, L], where each branch's first action lies among B*A rows of logits."""
     starts = torch.tensor([a for a, _ in local_spans(branches)])

@@ -74,6 +74,7 @@ class Plan:
         text = json.dumps(
             {
                 "config": self.config_hash,
+                "device": self.device,
                 "first_bar": self.first_bar,
                 "learner": self.learner.model_dump(mode="json"),
                 "network": self.network.model_dump(mode="json"),

@@ -63,7 +63,8 @@ class DivergenceError(BacktestError):
     Its weights are those of the best epoch before the failure.
     """
 
-    def __init__(self, message: str, trained: Trained | None) -> None:
+    # the default lets a worker process send the error back
+    def __init__(self, message: str, trained: Trained | None = None) -> None:
         super().__init__(message)
         self.trained = trained
 

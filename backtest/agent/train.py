@@ -14,10 +14,11 @@ from backtest.agent.protocols import Collector, Evaluator
 from backtest.agent.result import Checkpoint, Curve, DivergenceError, StoppedError, Trained
 from backtest.agent.support import EDGE_LIMIT, WIDENING, measure_range
 from backtest.agent.training_state import TrainingState
+from backtest.agent.weights import export
 from backtest.market.layout import BRANCHES
 
-# Minibatches drawn at once, from priorities that are at most this many updates old: the running
-# sum over the replay then costs little, and two targets of 200 updates hold 50 refreshes.
+# Minibatches drawn at once, so priorities are up to this many updates old: the running sum over the
+# replay then costs little, and 25 refreshes still fall between two target copies.
 BLOCK = 8
 ENTROPY_STATES = 4096  # newest states on which the greedy actions are counted
 
@@ -79,7 +80,7 @@ def _epoch(state: TrainingState, collector: Collector, evaluator: Evaluator) -> 
     loss, q_mean, edge = figures.mean(0)[:3].tolist() if len(figures) else (None, None, 0.0)
 
     parameters = learner.online.numpy_state()
-    weights = learner.online.weights(learner.v_max)
+    weights = export(parameters, learner.v_max)
     train = evaluator.evaluate(weights, "train")
     validation = evaluator.evaluate(weights, "validation")
     best = state.best
@@ -127,7 +128,10 @@ def _updates(state: TrainingState) -> np.ndarray:
             _diverged(state, first, figures)
         rows.append(figures)
         plan.progress(learner.updates, settings.updates, None)
-    return np.concatenate(rows) if rows else np.zeros((0, 4), np.float32)
+    figures = np.concatenate(rows) if rows else np.zeros((0, 4), np.float32)
+    if not learner.finite:  # the last step itself overflowed
+        _diverged(state, stop - 1, np.full((1, 4), np.nan))
+    return figures
 
 
 def _diverged(state: TrainingState, first: int, figures: np.ndarray) -> None:
@@ -136,8 +140,8 @@ def _diverged(state: TrainingState, first: int, figures: np.ndarray) -> None:
     best = state.best
     kept = "there is no checkpoint yet" if best is None else f"epoch {best.epoch} is kept"
     raise DivergenceError(
-        f"seed {state.plan.seed}, epoch {state.epoch}, update {first + place}: loss {loss}, "
-        f"gradient norm {norm}; {kept}. Lower learner.learning_rate or learner.gradient_clip",
+        f"seed {state.plan.seed}, epoch {state.epoch}, update {first + place}: loss {loss:g}, "
+        f"gradient norm {norm:g}; {kept}. Lower learner.learning_rate or learner.gradient_clip",
         state.trained(),
     )
 
@@ -146,7 +150,7 @@ def _check_stop(state: TrainingState) -> None:
     plan = state.plan
     if not plan.stop():
         return
-    resume = "it keeps no state file and starts again from epoch 0"
+    resume = "nothing is saved, the next run starts from epoch 0"
     if plan.state_file is not None and state.epoch:
         resume = f"run again to resume from {plan.state_file}"
     raise StoppedError(

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from backtest.data.replacing import replacing
 from backtest.errors import DataError
+from backtest.lake import atomic_write
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -124,7 +124,7 @@ def write_bars(bars: Bars, path: Path) -> None:
     }
     columns = [pa.array(getattr(bars, field.name), field.type) for field in schema()]
     table = pa.Table.from_arrays(columns, schema=schema().with_metadata(metadata))
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         pq.write_table(
             table, temporary, row_group_size=ROW_GROUP, use_dictionary=False, compression="zstd"
         )

@@ -20,7 +20,6 @@ from backtest.data.issues import DataIssue, Findings, write_issues
 from backtest.data.order_checks import increasing
 from backtest.data.parquet_reader import open_parquet
 from backtest.data.raw import PRICES, RawBars
-from backtest.data.replacing import replacing
 from backtest.data.row_checks import check_rows
 from backtest.data.series_checks import check_series
 from backtest.data.session import ALWAYS
@@ -28,6 +27,7 @@ from backtest.data.source import kind
 from backtest.data.spacing import Spacing
 from backtest.data.synthetic import synthetic
 from backtest.errors import ConfigError, DataError
+from backtest.lake import atomic_write
 
 ISSUES = ".issues"
 COLUMNS = (*PRICES, "volume", "roll")
@@ -81,7 +81,7 @@ def ingest(name: str, instrument: Instrument, out: Path) -> Ingested:
     raw, instrument = read(name, instrument, findings)
     bars, spacing = clean(raw, instrument, findings)
     path = bars_path(out, name)
-    with replacing(path) as new_bars, replacing(issues_path(out, name)) as new_issues:
+    with atomic_write(path) as new_bars, atomic_write(issues_path(out, name)) as new_issues:
         write_bars(bars, new_bars)
         write_issues(findings.issues, new_issues)
     return Ingested(

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from backtest.config import IssuePolicies
-from backtest.data.replacing import replacing
 from backtest.errors import DataError
+from backtest.lake import atomic_write
 
 SHOWN_RUNS = 5
 
@@ -154,7 +154,7 @@ def write_issues(issues: Sequence[DataIssue], path: Path) -> None:
         for name in DataIssue.__dataclass_fields__
     ]
     table = pa.Table.from_pylist([asdict(issue) for issue in issues], schema=pa.schema(columns))
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         pq.write_table(table, temporary)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from backtest.data.replacing import replacing
 from backtest.errors import DataError
 from backtest.features.names import FEATURES, MARKET_DIM, SLOW_FEATURES
 from backtest.features.table import SERIES, FeatureTable, code_version, feature_hash
+from backtest.lake import atomic_write
 
 # Order of the columns in the file.
 COLUMNS = ("time", "bar", *SERIES[1:], *FEATURES, *SLOW_FEATURES)
@@ -36,7 +36,7 @@ def write_features(table: FeatureTable, path: Path) -> None:
         "code_version": code_version(),
         "feature_hash": feature_hash(table),
     }
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         pq.write_table(pa.table(columns).replace_schema_metadata(metadata), temporary)
 
 

@@ -82,6 +82,14 @@ def test_another_version_is_refused(path):
         load_policy(path)
 
 
+def test_a_network_of_a_later_release_is_refused(path):
+    save_policy(path, policy())
+    arrays, metadata = read(path, KIND, VERSION)
+    write(path, KIND, VERSION, arrays, metadata | {"network": {"kind": "oracle"}})
+    with pytest.raises(StoreError, match="does not know its network"):
+        load_policy(path)
+
+
 def test_weights_that_do_not_fold_to_their_hash_are_refused(path):
     save_policy(path, policy())
     arrays, metadata = read(path, KIND, VERSION)

@@ -78,6 +78,16 @@ def test_some_branches_are_the_same_columns():
         torch.testing.assert_close(part, whole[:, columns])
 
 
+def test_scoring_first_does_not_spoil_training():
+    states = torch.from_numpy(assemble(*inputs(4)))
+    net = network()
+    branches = (1, 2)  # not asked for elsewhere, so that scoring fills the cache
+    with torch.inference_mode():
+        net.q_values(states, branches)
+    net.q_values(states, branches).sum().backward()
+    assert net.first.weight.grad.any()
+
+
 def test_the_bar_table_gives_the_same_values():
     weights, (bar_part, portfolio) = network().weights(2.5), inputs()
     table = bar_table(weights, bar_part)

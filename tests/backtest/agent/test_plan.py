@@ -36,6 +36,7 @@ def test_identity_names_what_decides_the_result():
         {"stream": 5},
         {"config_hash": "x"},
         {"first_bar": 3},
+        {"device": "cuda"},
         {"learner": settings(gamma=0.51)},
         {"bar_part": rows},
     ]

@@ -1,4 +1,5 @@
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -148,7 +149,7 @@ def test_stop_and_resume_is_bit_identical(tmp_path, target):
 
 def test_stopping_early_resumes_nothing(tmp_path):
     path = tmp_path / "state.safetensors"
-    with pytest.raises(StoppedError, match="epoch 0 of 3; it keeps no state file"):
+    with pytest.raises(StoppedError, match="epoch 0 of 3; nothing is saved"):
         train(dataclasses.replace(tiny(), state_file=path, stop=lambda: True))
     assert not path.exists()
 
@@ -293,6 +294,28 @@ def test_a_loss_that_is_not_finite_keeps_the_last_good_policy(monkeypatch):
     assert e.value.trained.best_epoch == 0
     assert e.value.trained.weights.weight_hash == collector.calls[1][2]
     assert len(e.value.trained.curves) == 1
+
+
+def test_a_last_step_that_overflows_is_seen(monkeypatch):
+    update = C51Learner.update
+
+    def overflowing(self, batch):
+        result = update(self, batch)
+        if self.updates == 60:
+            next(self.online.parameters()).data.fill_(float("inf"))
+        return result
+
+    monkeypatch.setattr(C51Learner, "update", overflowing)
+    with pytest.raises(DivergenceError, match=r"epoch 2, update 59") as caught:
+        train(tiny())
+    assert len(caught.value.trained.curves) == 2
+
+
+def test_the_error_survives_a_process_boundary():
+    error = DivergenceError("seed 0: loss nan", train(tiny(epochs=1)))
+    copy = pickle.loads(pickle.dumps(error))
+    assert str(copy) == str(error)
+    assert copy.trained.weights.weight_hash == error.trained.weights.weight_hash
 
 
 def test_a_gradient_that_explodes_at_once_has_no_checkpoint():

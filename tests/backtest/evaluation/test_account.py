@@ -212,7 +212,7 @@ def test_random_walks_agree_with_the_market(place, seed, fill):
         closed = (trace["segment_complete"] == 1) & ~(ruin & (trace["trade_result"] == 0))
         results = trace["trade_result"][closed]
         allowed = tolerance(trace, instrument, rules)
-        np.testing.assert_allclose(by_fill["pnl"], results, rtol=1e-4, atol=allowed)
+        np.testing.assert_allclose(by_fill["pnl"], results, rtol=0, atol=allowed)
 
 
 class TestReconcile:
