@@ -11,7 +11,7 @@ from assets import checks, plots, tables
 from assets.experience import read_digest
 from assets.partitions import Partitions
 from assets.resources import ExperimentResource, FoldStep, fold_step
-from assets.trials import Report, Runner, train
+from opencl.trials import Report, Runner, train
 from backtest import identity
 from backtest.errors import DataError
 from backtest.lake import read_json

@@ -6,7 +6,7 @@ Everything that a step of the pipeline reads goes through here, cut to the rows 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -73,40 +73,97 @@ class Experiment:
         """Return the fold of a partition key; outside the history it is skipped."""
         return fold_of(self.folds(name), key)
 
+    def open_fold(self, name: str, key: str) -> Fold:
+        """Return a fold that can be trained and evaluated.
+
+        Raises:
+            DataError: it is skipped; says why.
+        """
+        fold = self.fold(name, key)
+        if fold.status == "skipped":
+            raise DataError(
+                f"fold {key} of {name} is skipped ({fold.reason}); `skillwalk folds` lists the "
+                "folds that its bars allow"
+            )
+        return fold
+
     def windows(self, name: str) -> dict[str, Window]:
         """Return key -> bars of every calendar window, in the order of time."""
         bars = self.bars(name)
         return feature_windows(self.config.folds, bars.time, bars.session, self.always_open(name))
 
     def history_keys(self, name: str, key: str) -> list[str]:
-        """Return the train and validation windows of a fold, in the order of time."""
+        """Return the train and validation windows of a fold, in the order of time.
+
+        Raises:
+            DataError: the fold is skipped.
+        """
+        fold = self.open_fold(name, key)
         keys = list(self.windows(name))
-        at = keys.index(key)
+        at = keys.index(fold.key)
         return keys[at - self.config.folds.train - self.config.folds.validation : at]
 
     def fold_id(self, name: str, fold: Fold) -> str:
         """Return the identity of a fold: study, instrument, key and every bar up to its end."""
-        rows = identity.rows_hash(self.bars(name), fold.test.stop)
+        rows = self.rows_hash(name, fold.test.stop)
         return identity.fold_id(self.study_id, name, fold.key, rows)
 
+    def rows_hash(self, name: str, stop: int) -> str:
+        """Return the hash of bars [0, stop)."""
+        path = self.lake.bars(name)
+        return _rows_hash(path, path.stat().st_mtime_ns, stop)
+
     def write_window(self, name: str, key: str) -> FeatureTable:
-        """Compute the features of one window from the whole history and write its file."""
-        window = self.windows(name)[key]
+        """Compute the features of one window from the whole history and write its file.
+
+        Its `bars_hash` covers the bars up to the window's end, so later bars leave the file as it
+        is.
+
+        Raises:
+            DataError: no such window, or it has no bars.
+        """
+        window = self._window(name, key)
         path = self.lake.bars(name)
         table = _features(path, path.stat().st_mtime_ns, self.config.features.adx_seed)
         part = table.slice(max(window.start - LEAD, 0), window.stop)
+        part = replace(part, bars_hash=self.rows_hash(name, window.stop))
         write_features(part, self.lake.features(self.study_id, name, key))
         return part
 
     def read_windows(self, name: str, keys: Sequence[str]) -> FeatureTable:
-        """Return the features of consecutive windows, with the lead of the first."""
-        bounds = self.windows(name)
-        tables = [read_features(self.lake.features(self.study_id, name, key)) for key in keys]
-        rest = [
-            table.slice(bounds[key].start, bounds[key].stop)
-            for key, table in zip(keys[1:], tables[1:], strict=True)
-        ]
-        return joined([tables[0], *rest])
+        """Return the features of consecutive windows, with the lead of the first.
+
+        Windows without bars have no file and are left out.
+
+        Raises:
+            DataError: no such window, a file is missing, or one belongs to other bars.
+        """
+        parts: list[FeatureTable] = []
+        bars_hash = ""
+        for key in keys:
+            window = self._window(name, key, empty=True)
+            if not len(window):
+                continue
+            path = self.lake.features(self.study_id, name, key)
+            table = read_features(path)
+            bars_hash = self.rows_hash(name, window.stop)
+            if table.bars_hash != bars_hash or table.stop != window.stop:
+                raise DataError(
+                    f"{path}: computed from other bars than {name} has now; materialise the "
+                    "features of this window again"
+                )
+            lead = table.first_bar if not parts else window.start
+            # the windows' own hashes differ: each covers the bars up to its end
+            parts.append(replace(table.slice(lead, window.stop), bars_hash=""))
+        return replace(joined(parts), bars_hash=bars_hash)
+
+    def _window(self, name: str, key: str, *, empty: bool = False) -> Window:
+        windows = self.windows(name)
+        if key not in windows or not (len(windows[key]) or empty):
+            raise DataError(
+                f"{name} has no bars in window {key}; windows begin on {', '.join(windows)}"
+            )
+        return windows[key]
 
 
 @dataclass(frozen=True)
@@ -158,6 +215,11 @@ class FoldMarket:
 def _bars(path: Path, version: int) -> Bars:
     # version is the file's time stamp: a file written again is read again
     return read_bars(path)
+
+
+@lru_cache(maxsize=64)
+def _rows_hash(path: Path, version: int, stop: int) -> str:
+    return identity.rows_hash(_bars(path, version), stop)
 
 
 @lru_cache(maxsize=1)

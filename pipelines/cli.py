@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from backtest.errors import BacktestError
-from pipelines.commands import audit, compare, data, devices, folds, run, simulate, store, ui
+from pipelines.commands import audit, compare, data, devices, folds, run, simulate, store, trust, ui
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
@@ -72,6 +72,8 @@ COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
     (CHECK, folds.folds, folds.EXAMPLE),
     (CHECK, audit.audit, audit.EXAMPLE),
     (CHECK, devices.verify, devices.VERIFY_EXAMPLE),
+    (CHECK, trust.lookahead, trust.LOOKAHEAD_EXAMPLE),
+    (CHECK, trust.controls, trust.CONTROLS_EXAMPLE),
     (CHECK, devices.devices, devices.DEVICES_EXAMPLE),
     (CHECK, devices.bench, devices.BENCH_EXAMPLE),
     (LOOK, store.sql, store.SQL_EXAMPLE),

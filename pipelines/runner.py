@@ -12,15 +12,16 @@ import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from assets import trials
-from assets.trials import Report, Tell
 from backtest.errors import BacktestError
 from backtest.sections import Runtime
+
+if TYPE_CHECKING:
+    from opencl.trials import Report, Tell
 
 Spec = TypeVar("Spec")
 Result = TypeVar("Result")
@@ -55,10 +56,14 @@ class InlineRunner(Listeners):
     """Runs trials one after the other in this process."""
 
     def __enter__(self) -> InlineRunner:
+        from opencl import trials
+
         trials.connect(lambda: False, self.tell)
         return self
 
     def __exit__(self, *error: object) -> None:
+        from opencl import trials
+
         trials.disconnect()
 
     def ahead(self, fn: Callable[[Spec], Result], specs: Iterable[Spec]) -> None:
@@ -114,7 +119,6 @@ class ProcessRunner(Listeners):
         self._stop.set()
         processes = list((self._pool._processes or {}).values())
         self._pool.shutdown(wait=False, cancel_futures=True)
-        wait([process.sentinel for process in processes], timeout=0)
         for process in processes:
             process.join(GRACE)
             if process.is_alive():
@@ -168,6 +172,8 @@ def _begin(environment: dict[str, str], stop: Any, reports: Any) -> None:
 
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's to handle
+    from opencl import trials
+
     trials.connect(stop.is_set, reports.put)
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -185,7 +191,8 @@ def _call(fn: Callable[[Spec], Result], spec: Spec) -> Result:
     try:
         return fn(spec)
     except Exception as error:
-        with suppress(Exception):
+        try:
             pickle.loads(pickle.dumps(error))
-            raise
-        raise BacktestError(f"{type(error).__name__}: {error}") from None
+        except Exception:
+            raise BacktestError(f"{type(error).__name__}: {error}") from None
+        raise

@@ -1,4 +1,4 @@
-"""Trials: what the policy step asks a runner to do, and how a trial reports from anywhere.
+"""Trials: what a runner is asked to do, and how a trial reports from whichever process it is in.
 
 A trial may run in another process. Its runner connects it there: a stop flag to ask, a line to
 tell. Unconnected it runs to the end in silence.

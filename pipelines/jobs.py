@@ -1,0 +1,32 @@
+"""The four jobs. Dagster runs one partition definition at a time, so the chain is four runs.
+
+ingest [instrument] -> features [window x instrument] -> new_fold [fold x instrument] ->
+walk_forward. `pipelines.sensors` links them in the UI, `pipelines.execution` on the command line.
+"""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from assets.graph import FEATURES, INGEST, NEW_FOLD, WALK_FORWARD
+
+JOBS = {
+    "ingest": (INGEST, "Read and check the bars of an instrument, audit the reward on them."),
+    "features": (FEATURES, "Compute the features of windows; many windows are one run."),
+    "new_fold": (NEW_FOLD, "Collect, train every seed and evaluate one fold of one instrument."),
+    "walk_forward": (WALK_FORWARD, "Publish all folds to DuckDB and write the report."),
+}
+
+
+def jobs(workers: int) -> list[dg.UnresolvedAssetJobDefinition]:
+    """Return the jobs; `workers` steps of a run at once."""
+    executor = dg.multiprocess_executor.configured({"max_concurrent": workers})
+    return [
+        dg.define_asset_job(
+            name,
+            selection=dg.AssetSelection.assets(*assets),
+            description=description,
+            executor_def=executor,
+        )
+        for name, (assets, description) in JOBS.items()
+    ]
