@@ -1,12 +1,13 @@
 """reward_audit: does the reward rank scripted policies by what they are worth, before training?"""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: Dagster reads the annotations of an asset.
 
 import dagster as dg
 
 from assets import checks, tables
 from assets.partitions import INSTRUMENTS
 from assets.resources import ExperimentResource, run_id
+from assets.tables import Made
 from backtest import identity
 
 SHOWN = ("source", "horizon", "policy", "mean_reward", "net_pnl", "order_ok")
@@ -26,9 +27,7 @@ def reward_audit() -> dg.AssetsDefinition:
         description="Scripted policies of known skill under the reward: Gaussian bars, own bars.",
         check_specs=[dg.AssetCheckSpec("audit_order", asset="reward_audit", blocking=True)],
     )
-    def audit(
-        context: dg.AssetExecutionContext, experiment: ExperimentResource
-    ) -> dg.MaterializeResult[None]:
+    def audit(context: dg.AssetExecutionContext, experiment: ExperimentResource) -> Made:
         from opencl.reward_audit import bars_audit, synthetic_audit, write_audits
 
         opened, name = experiment.open(), context.partition_key

@@ -1,6 +1,6 @@
 """raw_bars (the source as it was handed over) and bars (clean, on one axis) of each instrument."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: Dagster reads the annotations of an asset.
 
 import dagster as dg
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from assets import checks, plots, tables
 from assets.partitions import INSTRUMENTS
 from assets.resources import ExperimentResource
+from assets.tables import Made
 from backtest import identity
 from backtest.data.fingerprint import fingerprint
 from backtest.data.ingest import ingest
@@ -26,9 +27,7 @@ def bar_assets() -> list[dg.AssetsDefinition]:
         kinds={"csv", "parquet"},
         description="The source of an instrument: a file, a shipped example or the generator.",
     )
-    def raw_bars(
-        context: dg.AssetExecutionContext, experiment: ExperimentResource
-    ) -> dg.MaterializeResult[None]:
+    def raw_bars(context: dg.AssetExecutionContext, experiment: ExperimentResource) -> Made:
         found = fingerprint(experiment.open().instrument(context.partition_key))
         return dg.MaterializeResult(
             metadata={
@@ -54,9 +53,7 @@ def bar_assets() -> list[dg.AssetsDefinition]:
             dg.AssetCheckSpec("no_nan", asset="bars", blocking=True),
         ],
     )
-    def bars(
-        context: dg.AssetExecutionContext, experiment: ExperimentResource
-    ) -> dg.MaterializeResult[None]:
+    def bars(context: dg.AssetExecutionContext, experiment: ExperimentResource) -> Made:
         opened, name = experiment.open(), context.partition_key
         found = ingest(name, opened.instrument(name), opened.lake.root)
         clean = found.bars

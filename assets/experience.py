@@ -1,6 +1,6 @@
 """experience: the first, exploring collection of every seed of a fold, inspectable by SQL."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: Dagster reads the annotations of an asset.
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from assets import checks, tables
 from assets.partitions import Partitions, of_instrument
 from assets.resources import DeviceResource, ExperimentResource, FoldStep, fold_step
+from assets.tables import Made
 from backtest import identity
 from backtest.lake import write_table
 from backtest.market.layout import COMPONENTS
@@ -40,7 +41,7 @@ def experience(partitions: Partitions) -> dg.AssetsDefinition:
     )
     def collect(
         context: dg.AssetExecutionContext, experiment: ExperimentResource, device: DeviceResource
-    ) -> dg.MaterializeResult[None]:
+    ) -> Made:
         from opencl.training import exploring_collection
 
         step = fold_step(context, experiment)
@@ -74,7 +75,7 @@ def experience(partitions: Partitions) -> dg.AssetsDefinition:
     return collect
 
 
-def write(step: FoldStep, seed: int, collected: Experience) -> dict[str, Any]:
+def write(step: FoldStep, seed: int, collected: "Experience") -> dict[str, Any]:
     """Write the decisions of a seed as Parquet with their digest; return metadata of the file."""
     from opencl.training import digest
 
@@ -96,7 +97,7 @@ def read_digest(step: FoldStep, seed: int) -> str | None:
     return str(metadata.get(DIGEST, b"").decode())
 
 
-def seed_row(collected: Experience) -> dict[str, Any]:
+def seed_row(collected: "Experience") -> dict[str, Any]:
     """Return mean reward, components and final equity of a collection."""
     alive = collected.alive
     row = {

@@ -1,12 +1,13 @@
 """features: one file for each window and instrument, computed from the whole history."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: Dagster reads the annotations of an asset.
 
 import dagster as dg
 
 from assets import checks, tables
 from assets.partitions import Partitions, of_instrument, parts
 from assets.resources import ExperimentResource
+from assets.tables import Made
 from backtest import identity
 from backtest.features.table import FeatureTable, feature_hash
 
@@ -25,9 +26,7 @@ def features(partitions: Partitions) -> dg.AssetsDefinition:
         description="42 causal features a bar and 42 of the last closed slow bar: ADX, CUSUM, ...",
         check_specs=[dg.AssetCheckSpec("no_nan", asset="features", blocking=True)],
     )
-    def compute(
-        context: dg.AssetExecutionContext, experiment: ExperimentResource
-    ) -> dg.MaterializeResult[None]:
+    def compute(context: dg.AssetExecutionContext, experiment: ExperimentResource) -> Made:
         opened = experiment.open()
         written: dict[str, FeatureTable] = {}
         for partition in context.partition_keys:

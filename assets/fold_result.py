@@ -1,6 +1,6 @@
 """fold_result: policies and baselines through a fold's test window, as Parquet and manifest."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: Dagster reads the annotations of an asset.
 
 import dagster as dg
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from assets import checks, plots, tables
 from assets.partitions import Partitions
 from assets.resources import ExperimentResource, FoldStep, fold_step, record_execution
+from assets.tables import Made
 from backtest import identity
 from backtest.lake import read_table
 from backtest.manifest import Manifest
@@ -34,9 +35,7 @@ def fold_result(partitions: Partitions) -> dg.AssetsDefinition:
             dg.AssetCheckSpec(name, asset="fold_result", blocking=True) for name in CHECKS
         ],
     )
-    def evaluate(
-        context: dg.AssetExecutionContext, experiment: ExperimentResource
-    ) -> dg.MaterializeResult[None]:
+    def evaluate(context: dg.AssetExecutionContext, experiment: ExperimentResource) -> Made:
         from opencl.fold_result import evaluate_fold
 
         step = fold_step(context, experiment)

@@ -1,6 +1,6 @@
 """policy: every seed of a fold trained, in rounds of collect, update and validate."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: Dagster reads the annotations of an asset.
 
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +11,11 @@ from assets import checks, plots, tables
 from assets.experience import read_digest
 from assets.partitions import Partitions
 from assets.resources import ExperimentResource, FoldStep, fold_step
-from opencl.trials import Report, Runner, train
+from assets.tables import Made
 from backtest import identity
 from backtest.errors import DataError
 from backtest.lake import read_json
+from opencl.trials import Report, Runner, train
 
 CHECKS = ("range_holds",)
 MOST_LINES = 14  # in the step's log while the seeds train
@@ -53,7 +54,7 @@ def policy(partitions: Partitions) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext,
         experiment: ExperimentResource,
         runner: dg.ResourceParam[Runner],
-    ) -> dg.MaterializeResult[None]:
+    ) -> Made:
         step = fold_step(context, experiment)
         if step.skipped:
             results = checks.skipped(CHECKS, step.fold.reason)

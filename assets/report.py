@@ -1,10 +1,11 @@
 """report: an HTML page for each instrument of the study."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: Dagster reads the annotations of an asset.
 
 import dagster as dg
 
 from assets.resources import ExperimentResource
+from assets.tables import Made
 from backtest import identity
 
 
@@ -19,7 +20,7 @@ def report() -> dg.AssetsDefinition:
         kinds={"html"},
         description="Out-of-sample record, baselines, verdict and folds, one page an instrument.",
     )
-    def write(experiment: ExperimentResource) -> dg.MaterializeResult[None]:
+    def write(experiment: ExperimentResource) -> Made:
         from backtest.report import write_report
         from backtest.summary import summarize
         from backtest.verdict import verdict

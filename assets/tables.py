@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 MOST_ROWS = 200  # of a table in the UI
 Row = Mapping[str, Any]
+# What every asset returns; Dagster does not recognise the class with a parameter.
+if TYPE_CHECKING:
+    Made = dg.MaterializeResult[Any]
+else:
+    Made = dg.MaterializeResult
 
 
 def table(rows: Sequence[Row], columns: Sequence[str] | None = None) -> dg.TableMetadataValue:

@@ -1,6 +1,6 @@
 """walk_forward: all folds together, published to DuckDB; the only writer of the store."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: Dagster reads the annotations of an asset.
 
 from typing import Any
 
@@ -9,6 +9,7 @@ import dagster as dg
 from assets import checks, plots, tables
 from assets.partitions import Partitions
 from assets.resources import ExperimentResource, WarehouseResource, begin, run_id
+from assets.tables import Made
 from backtest import identity
 from backtest.lake import Lake
 from backtest.record import fold_statuses, stitched
@@ -38,7 +39,7 @@ def walk_forward(partitions: Partitions) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext,
         experiment: ExperimentResource,
         warehouse: WarehouseResource,
-    ) -> dg.MaterializeResult[None]:
+    ) -> Made:
         opened = experiment.open()
         begin(opened, run_id(context))
         published = warehouse.publish(opened, run_id(context))

@@ -22,7 +22,7 @@ from backtest.evaluation.intervals import (
 from backtest.evaluation.ratios import Floats
 from backtest.lake import Lake
 from backtest.queries import connect
-from backtest.summary import Figure, plain
+from backtest.summary import Figure, counted, plain
 
 if TYPE_CHECKING:
     import duckdb
@@ -88,7 +88,8 @@ class Comparison:
         """One line: which is better, and whether that is more than chance."""
         chance, a, b = self.improvement, self.first.label, self.second.label
         value = plain(Figure(chance.value, chance.low, chance.high), bounds=True) or "undefined"
-        size = f"over {len(self.fold_keys)} folds x {len(self.seeds)} seeds"
+        folds, seeds = counted(len(self.fold_keys), "fold"), counted(len(self.seeds), "seed")
+        size = f"over {folds} x {seeds}"
         if chance.low is None or chance.high is None:
             return f"ab {self.instrument}: P({b} > {a}) = {value} {size}: no interval"
         words = "cannot be told apart"

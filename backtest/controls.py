@@ -21,6 +21,7 @@ from backtest.splits import Fold, WalkForward
 
 Kind = Literal["positive", "negative", "leak", "shuffled"]
 KINDS: tuple[Kind, ...] = ("positive", "negative", "leak", "shuffled")
+WARMUP = 605  # bars
 ORACLE_SHARE = 0.9  # of the best net PnL, to be reached with the leak
 LEAK_LIMIT = 10.0  # sigmas, clip of the leaked difference
 
@@ -49,6 +50,7 @@ class Outcome:
     seed: int
     sharpe: Interval  # of daily returns, stationary bootstrap
     pnl_per_bar: float  # currency, net
+    gross_per_bar: float  # currency, before costs
     oracle_share: float  # net PnL over the best that was possible
 
 
@@ -58,6 +60,7 @@ class Verdict:
 
     kind: Kind
     pnl_per_bar: Interval  # t interval over seeds
+    gross_per_bar: Interval  # the same before costs
     oracle_share: float  # lowest of all seeds
     passed: bool
     text: str
@@ -65,7 +68,7 @@ class Verdict:
 
 def instrument(kind: Kind, size: Size, seed: int) -> Instrument:
     """Return the planted market of a control: hourly bars around the clock at 5,000 points."""
-    bars = WALK_WARMUP + size.train + size.validation + size.test
+    bars = WARMUP + size.train + size.validation + size.test
     phi = size.phi if kind == "positive" else 0.0
     return Instrument(
         source="synthetic",
@@ -74,9 +77,6 @@ def instrument(kind: Kind, size: Size, seed: int) -> Instrument:
         tick_size=0.25,
         tx_cost_multiplier=1e-5,
     )
-
-
-WALK_WARMUP = 605
 
 
 def configuration(kind: Kind, size: Size) -> Config:
@@ -90,8 +90,8 @@ def configuration(kind: Kind, size: Size) -> Config:
 
 def fold(size: Size) -> Fold:
     """Return the one fold of a control."""
-    plan = WalkForward(size.train, size.validation, size.test, warmup=WALK_WARMUP)
-    return plan.folds(WALK_WARMUP + size.train + size.validation + size.test)[0]
+    plan = WalkForward(size.train, size.validation, size.test, warmup=WARMUP)
+    return plan.folds(WARMUP + size.train + size.validation + size.test)[0]
 
 
 def planted(
@@ -122,25 +122,35 @@ def planted(
 
 
 def judge(kind: Kind, outcomes: Sequence[Outcome], confidence: float = 0.95) -> Verdict:
-    """Compare the outcomes of all seeds with what the control demands.
+    """Compare the outcomes of all seeds with what the control demands, by t intervals over seeds.
 
-    positive and leak: the t interval over seeds of the mean net PnL a bar lies above 0, and with
-    the leak every seed earns more than `ORACLE_SHARE` of the best. negative and shuffled: it
-    does not lie above 0.
+    positive and leak: the mean net PnL a bar lies above 0, and with the leak every seed earns more
+    than `ORACLE_SHARE` of the best. negative and shuffled: the mean PnL before costs covers 0, and
+    net of costs it does not lie above 0. (Whoever trades a martingale pays the costs: net of them
+    it loses, so the net interval need not cover 0.)
     """
-    found = mean_interval(np.array([o.pnl_per_bar for o in outcomes]), confidence=confidence)
+    net = mean_interval(np.array([o.pnl_per_bar for o in outcomes]), confidence=confidence)
+    gross = mean_interval(np.array([o.gross_per_bar for o in outcomes]), confidence=confidence)
     share = min(o.oracle_share for o in outcomes)
-    above = found.low is not None and found.low > 0
+    above = net.low is not None and net.low > 0
     if kind == "leak":
-        passed, demand = above and share > ORACLE_SHARE, f"> {ORACLE_SHARE:.0%} of the best"
+        passed = above and share > ORACLE_SHARE
+        demand = f"net above 0 and > {ORACLE_SHARE:.0%} of the best"
     elif kind == "positive":
-        passed, demand = above, "interval above 0"
+        passed, demand = above, "net above 0"
     else:
-        passed, demand = not above, "interval not above 0"
-    low, high = (np.nan if x is None else x for x in (found.low, found.high))
+        covers = gross.low is None or (gross.low <= 0 <= (gross.high or 0.0))
+        passed, demand = covers and not above, "gross covers 0, net not above 0"
     text = (
-        f"{kind}: net PnL a bar {found.value:.4f} [{low:.4f}, {high:.4f}] over "
-        f"{len(outcomes)} seeds, at least {share:.1%} of the best; wanted {demand}: "
-        f"{'holds' if passed else 'FAILS'}"
+        f"{kind}: PnL a bar net {shown(net)}, gross {shown(gross)} over {len(outcomes)} seeds, at "
+        f"least {share:.1%} of the best; wanted {demand}: {'holds' if passed else 'FAILS'}"
     )
-    return Verdict(kind, found, share, passed, text)
+    return Verdict(kind, net, gross, share, passed, text)
+
+
+def shown(found: Interval) -> str:
+    """Return an interval in words."""
+    if found.value is None:
+        return "undefined"
+    bounds = "" if found.low is None else f" [{found.low:.4f}, {found.high:.4f}]"
+    return f"{found.value:.4f}{bounds}"

@@ -160,9 +160,8 @@ class Experiment:
     def _window(self, name: str, key: str, *, empty: bool = False) -> Window:
         windows = self.windows(name)
         if key not in windows or not (len(windows[key]) or empty):
-            raise DataError(
-                f"{name} has no bars in window {key}; windows begin on {', '.join(windows)}"
-            )
+            first, *_, last = windows
+            raise DataError(f"{name} has no bars in window {key}; windows run {first} to {last}")
         return windows[key]
 
 

@@ -230,7 +230,8 @@ def _summary(connection: duckdb.DuckDBPyConnection, study_id: str, instrument: s
     for variant, seed, name, value, low, high, n in rows:
         if seed == shown[variant, name]:
             figures.setdefault(variant, {})[name] = Figure(value, low, high)
-        if seed >= -1:  # single records rest on sessions, figures over seeds on seeds
+        # a single record's Sharpe rests on sessions, figures over seeds on seeds
+        if name == "sharpe" and seed >= -1:
             sessions = max(sessions, n or 0)
         if variant == POLICY and name == "sharpe" and seed >= 0:
             by_seed[seed] = Figure(value, low, high)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,15 +12,24 @@ from backtest import rng
 from backtest.data.issues import read_issues
 from backtest.data.session import sessions_per_year
 from backtest.evaluation.fold_rows import fold_row
-from backtest.evaluation.intervals import Interval, probability_of_improvement, sharpe_interval
-from backtest.evaluation.metrics import METRICS, daily_returns
-from backtest.evaluation.rows import Row, as_chosen, metric_rows, over_seeds
+from backtest.evaluation.intervals import Interval, probability_of_improvement
+from backtest.evaluation.metrics import daily_returns
+from backtest.evaluation.rows import (
+    ALL_SEEDS,
+    Columns,
+    Row,
+    as_chosen,
+    metric_rows,
+    over_seeds,
+    record_intervals,
+    side_by_side,
+    stacked,
+)
 from backtest.evaluation.stitching import stitched_metrics
 from backtest.experiment import Experiment
 from backtest.lake import read_table
 from backtest.manifest import FoldHeader, Manifest, PartHeader
 from backtest.publication import Published, publish
-from backtest.splits import Fold
 from backtest.store import fold_result, write_part
 
 IMPROVEMENT = "p_improvement_over_"  # + baseline: P(Sharpe of the policy > that of the baseline)
@@ -32,7 +41,7 @@ class Record:
     """One policy or baseline over all complete folds of one instrument."""
 
     metrics: Mapping[str, float | None]
-    sharpe: Interval
+    intervals: Mapping[str, Interval]  # over time, by metric name
     sessions: int
 
 
@@ -41,173 +50,154 @@ def publish_study(experiment: Experiment, run_id: str) -> Published:
 
     Folds without a result are recorded as missing, those without bars or history as skipped.
     """
-    by_instrument: dict[str, dict[Key, Record]] = {}
+    by_instrument: list[dict[Key, Record]] = []
     for name in experiment.config.study.instruments:
         results, plan = _fold_results(experiment, name)
-        rows = [] if not results else _records(experiment, name, results)
-        found = dict(rows)
-        by_instrument[name] = found
-        metrics = _metric_table(experiment, [found], name, _improvements(experiment, name, results))
+        records = _records(experiment, name, results) if results else {}
+        rows = _record_rows(records) + _over_seeds(experiment, [records], name)
+        rows += _improvements(experiment, name, results)
         header = PartHeader("walk_forward", run_id, experiment.study_id, name)
-        write_part(experiment.lake, header, {"metric": metrics, "fold": plan})
+        tables = {"metric": [*rows, *as_chosen(rows, "none")], "fold": plan}
+        write_part(experiment.lake, header, tables)
         _write_issues(experiment, name, run_id)
-    study = [found for found in by_instrument.values() if found]
-    metrics = _metric_table(experiment, study, experiment.study_id, [])
+        if records:
+            by_instrument.append(records)
+    rows = _over_seeds(experiment, by_instrument, experiment.study_id)
+    if len(by_instrument) == 1:
+        rows += _record_rows(by_instrument[0])
     header = PartHeader("walk_forward", run_id, experiment.study_id)
-    write_part(experiment.lake, header, {"metric": metrics})
+    write_part(experiment.lake, header, {"metric": [*rows, *as_chosen(rows, "none")]})
     return publish(experiment.lake)
 
 
-def _fold_results(
-    experiment: Experiment, name: str
-) -> tuple[list[tuple[Fold, Manifest]], list[Row]]:
-    """Return the results of complete folds, and the plan rows of folds that have none."""
+def _fold_results(experiment: Experiment, name: str) -> tuple[list[Manifest], list[Row]]:
+    """Return the complete folds' results in the order of time, and plan rows of absent ones."""
     bars = experiment.bars(name)
     results, plan = [], []
     for fold in experiment.folds(name):
-        manifest = None
         fold_id = experiment.fold_id(name, fold)
-        if fold.status != "skipped":
-            header = FoldHeader(experiment.study_id, name, fold.key, fold_id, "")
-            manifest = fold_result(experiment.lake, header)
+        header = FoldHeader(experiment.study_id, name, fold.key, fold_id, "")
+        skipped = fold.status == "skipped"
+        manifest = None if skipped else fold_result(experiment.lake, header)
         if manifest is None:
             row = {"fold_id": fold_id, **fold_row(fold, bars, None)}
-            if fold.status != "skipped":
+            if not skipped:
                 row |= {"status": "missing", "reason": "no result: materialise fold_result"}
             plan.append(row)
-        elif fold.status == "complete":
-            results.append((fold, manifest))
+        elif manifest.status == "complete":
+            results.append(manifest)
     return results, plan
 
 
-def _records(
-    experiment: Experiment, name: str, results: Sequence[tuple[Fold, Manifest]]
-) -> list[tuple[Key, Record]]:
+def _records(experiment: Experiment, name: str, results: Sequence[Manifest]) -> dict[Key, Record]:
     """Stitch every seed and baseline that all folds have."""
     config = experiment.config
     year = sessions_per_year(experiment.instrument(name).calendar)
     session = experiment.bars(name).session
     capital = config.market.initial_capital
-    equities = [_by_key(read_table(m.path("equity")), "bar") for _, m in results]
-    ledgers = [_by_key(read_table(m.path("trade")), "trade") for _, m in results]
-    empty = {"bars": np.zeros(0), "pnl": np.zeros(0), "reason": np.zeros(0, "U6")}
-    records = []
+    equities = [_by_key(m, "equity") for m in results]
+    ledgers = [_by_key(m, "trade") for m in results]
+    liquidation = [_metric(m, "liquidation_cost") for m in results]
+    nothing = {"bars": np.zeros(0), "pnl": np.zeros(0), "reason": np.zeros(0, "U4")}
+    records = {}
     for key in equities[0]:
         if not all(key in fold for fold in equities):
             continue
         rows = [{**fold[key], "session": session[fold[key]["bar"]]} for fold in equities]
-        trades = [fold.get(key, empty) for fold in ledgers]
-        returns, _ = daily_returns(
-            np.concatenate([r["session"] for r in rows]),
-            np.concatenate([r["pnl"] for r in rows]),
-            capital,
-        )
-        interval = sharpe_interval(
-            returns,
-            year,
-            rng.key(0, name, "all folds"),
-            resamples=config.evaluation.bootstrap,
-            confidence=config.evaluation.confidence,
-        )
+        trades = [
+            {column: fold.get(key, nothing)[column] for column in nothing} for fold in ledgers
+        ]
         metrics = stitched_metrics(rows, trades, capital, year)
-        if metrics["sharpe"] is None:
-            interval = Interval(None, None, None, len(returns))
-        records.append((key, Record(metrics, interval, len(returns))))
+        metrics["liquidation_cost"] = sum(fold[key] or 0.0 for fold in liquidation)
+        every = stacked([{column: r[column] for column in ("session", "pnl")} for r in rows])
+        returns, _ = daily_returns(every["session"], every["pnl"], capital)
+        intervals = record_intervals(
+            returns, stacked(trades), year, rng.key(0, name, "all folds"), config.evaluation
+        )
+        if metrics["sharpe"] is None:  # after a ruin there is no track record
+            intervals["sharpe"] = Interval(None, None, None, len(returns))
+        records[key] = Record(metrics, intervals, len(returns))
     return records
 
 
-def _by_key(table: Any, order: str) -> dict[Key, dict[str, Any]]:
-    """Return the columns of each policy_kind, variant and seed of an equity or trade table."""
+def _by_key(manifest: Manifest, name: str) -> dict[Key, Columns]:
+    """Return the columns of each policy_kind, variant and seed of a fold's table.
+
+    The rows of one key lie together, in order: files are sorted by the table's primary key.
+    """
+    table = read_table(manifest.path(name))
     columns = {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
-    labels = list(
-        zip(columns["policy_kind"], columns["variant"], columns["seed"].tolist(), strict=True)
-    )
-    places: dict[Key, list[int]] = {}
-    for row, label in enumerate(labels):
-        places.setdefault(label, []).append(row)
-    found = {}
-    for key, rows in places.items():
-        at = np.array(rows)
-        at = at[np.argsort(columns[order][at], kind="stable")]
-        found[key] = {name: column[at] for name, column in columns.items()}
+    labels = [columns[part] for part in ("policy_kind", "variant", "seed")]
+    changes = np.any([part[1:] != part[:-1] for part in labels], axis=0)
+    edges = [0, *(np.flatnonzero(changes) + 1).tolist(), table.num_rows]
+    found: dict[Key, Columns] = {}
+    for start, stop in pairwise(edges):
+        if start < stop:
+            kind, variant, seed = (part[start] for part in labels)
+            rows = {column: values[start:stop] for column, values in columns.items()}
+            found[kind, variant, int(seed)] = rows
     return found
 
 
-def _metric_table(
-    experiment: Experiment,
-    instruments: Sequence[Mapping[Key, Record]],
-    scope: str,
-    improvements: Sequence[Row],
-) -> list[Row]:
-    """Return metric rows: one instrument's by seed, and over seeds (and instruments)."""
-    chance = experiment.config.evaluation
+def _metric(manifest: Manifest, name: str) -> dict[Key, float | None]:
+    """Return one metric of a fold's single records, by their key."""
+    rows = read_table(manifest.path("metric")).to_pylist()
+    return {
+        (row["policy_kind"], row["variant"], row["seed"]): row["value"]
+        for row in rows
+        if row["name"] == name and row["seed"] != ALL_SEEDS and row["variant"] != "chosen"
+    }
+
+
+def _record_rows(records: Mapping[Key, Record]) -> list[Row]:
+    """Return the metric rows of every single record."""
     rows: list[Row] = []
-    if len(instruments) == 1:
-        for (kind, variant, seed), record in instruments[0].items():
-            key = {"seed": seed, "variant": variant, "policy_kind": kind}
-            rows += metric_rows(record.metrics, key, record.sessions, record.sharpe)
+    for (kind, variant, seed), record in records.items():
+        key = {"seed": seed, "variant": variant, "policy_kind": kind}
+        rows += metric_rows(record.metrics, key, record.sessions, record.intervals)
+    return rows
+
+
+def _over_seeds(
+    experiment: Experiment, instruments: Sequence[Mapping[Key, Record]], scope: str
+) -> list[Row]:
+    """Return the metric rows over seeds and instruments; a single record is its own figure."""
     groups: dict[tuple[str, str], list[list[Mapping[str, float | None]]]] = {}
     for place, records in enumerate(instruments):
         for (kind, variant, _), record in records.items():
             strata = groups.setdefault((kind, variant), [[] for _ in instruments])
             strata[place].append(record.metrics)
+    rows: list[Row] = []
     for (kind, variant), strata in groups.items():
-        runs = max(map(len, strata))
-        if runs == 1 and len(instruments) == 1:
-            continue  # the one record is the figure
-        absent: Mapping[str, float | None] = dict.fromkeys(METRICS)
-        rows += over_seeds(
-            [[*s, *[absent] * (runs - len(s))] for s in strata],
-            {"variant": variant, "policy_kind": kind},
-            rng.key(0, scope, "all folds"),
-            resamples=chance.bootstrap,
-            confidence=chance.confidence,
-        )
-    rows += improvements
-    return [*rows, *as_chosen(rows, "none")]
+        if sum(map(len, strata)) > 1:
+            key = {"variant": variant, "policy_kind": kind}
+            stream = rng.key(0, scope, "all folds")
+            rows += over_seeds(strata, key, stream, experiment.config.evaluation)
+    return rows
 
 
-def _improvements(
-    experiment: Experiment, name: str, results: Sequence[tuple[Fold, Manifest]]
-) -> list[Row]:
+def _improvements(experiment: Experiment, name: str, results: Sequence[Manifest]) -> list[Row]:
     """Return P(policy > baseline) by fold Sharpe, for each baseline, as metric rows."""
-    if not results:
-        return []
     chance = experiment.config.evaluation
-    scores: dict[tuple[str, str], list[list[float]]] = {}
-    for place, (_, manifest) in enumerate(results):
-        for row in read_table(manifest.path("metric")).to_pylist():
-            if row["name"] == "sharpe" and row["seed"] >= -1 and row["variant"] != "chosen":
-                # a record without a Sharpe earned nothing at no risk
-                value = 0.0 if row["value"] is None else row["value"]
-                folds = scores.setdefault(
-                    (row["policy_kind"], row["variant"]), [[] for _ in results]
-                )
-                folds[place].append(value)
-    learned = np.array(scores[("learned", "none")]).T
+    scores: dict[tuple[str, str], list[list[float | None]]] = {}
+    for place, manifest in enumerate(results):
+        for (kind, variant, _), sharpe in _metric(manifest, "sharpe").items():
+            folds = scores.setdefault((kind, variant), [[] for _ in results])
+            # a record without a Sharpe earned nothing at no risk
+            folds[place].append(0.0 if sharpe is None else sharpe)
     rows = []
     for (kind, variant), folds in scores.items():
         if kind == "learned":
             continue
         found = probability_of_improvement(
-            learned,
-            np.array(folds).T,
+            side_by_side(scores["learned", "none"]),
+            side_by_side(folds),
             rng.key(0, name, "improvement"),
             resamples=chance.bootstrap,
             confidence=chance.confidence,
         )
-        rows.append(
-            {
-                "policy_kind": "learned",
-                "variant": "none",
-                "seed": -2,
-                "name": IMPROVEMENT + variant,
-                "value": found.value,
-                "low": found.low,
-                "high": found.high,
-                "n": found.n,
-            }
-        )
+        label = {"policy_kind": "learned", "variant": "none", "seed": ALL_SEEDS}
+        rows.append({**label, "name": IMPROVEMENT + variant, **vars(found)})
     return rows
 
 

@@ -47,7 +47,7 @@ class DeviceCollector:
         steps = min(self.steps, len(tape.bars) - 1)
         room = len(tape.bars) - steps
         u = rng.uniform(self.key, rng.Stage.START, round, np.arange(self.envs), 0, 0)
-        start = tape.start + (u * np.float32(room)).astype(np.int64)
+        start = tape.start + (u.astype(np.float64) * room).astype(np.int64)
         out = self.rollout.run(
             [weights],
             start[None],
@@ -98,17 +98,20 @@ class DeviceEvaluator:
     sessions_per_year: float
 
     def evaluate(self, weights: PolicyWeights, window_name: WindowName) -> Score:
-        """Return the score of one window; see `backtest.agent.protocols.Evaluator`."""
+        """Return the score of one window; see `backtest.agent.protocols.Evaluator`.
+
+        A long train window is cut into segments, each from flat and the initial capital; fewer
+        than `SEGMENTS` bars at its end are left out.
+        """
         rollout = self.rollouts[window_name]
         bars = len(rollout.tape.bars) - 1
         parts = SEGMENTS if window_name == "train" and bars >= SEGMENTS * LEAST_SEGMENT else 1
         steps = bars // parts
         start = rollout.tape.start + np.arange(parts) * steps
         out = greedy(rollout, [weights], start[None], steps, self.key[None])
-        pnl = np.where(out.end == End.DEAD, 0.0, out.equity.astype(np.float64))
         capital = float(rollout.tape.params["initial_capital"])
-        before = np.concatenate([np.full((1, parts), capital), pnl[:-1]])
-        earned = np.where(out.end == End.DEAD, 0.0, pnl - before).T.ravel()
+        gained = np.diff(out.equity.astype(np.float64), axis=0, prepend=capital)
+        earned = np.where(out.end == End.DEAD, 0.0, gained).T.ravel()
         rows = (start[:, None] + np.arange(1, steps + 1) - rollout.tape.start).ravel()
         returns, _ = daily_returns(self.session[window_name][rows], earned, capital)
         return Score(sharpe(returns, self.sessions_per_year), float(earned.sum()), returns)

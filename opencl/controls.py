@@ -101,5 +101,6 @@ def run_control(spec: ControlSpec) -> Outcome:
         seed,
         sharpe_interval(returns, year, key),
         float(found.pnl.mean()),
+        float(found.gross.mean()),
         float(found.pnl.sum()) / best,
     )

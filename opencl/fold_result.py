@@ -6,7 +6,7 @@ float64 from the fills (`backtest.evaluation.account`) and compared with the dev
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -26,26 +26,29 @@ from backtest.evaluation.baselines import (
     random_targets,
 )
 from backtest.evaluation.fold_rows import feature_rows, fold_row
-from backtest.evaluation.intervals import Interval, sharpe_interval
+from backtest.evaluation.intervals import Interval
 from backtest.evaluation.metrics import daily_returns, fold_metrics
 from backtest.evaluation.rows import (
     DETERMINISTIC_SEED,
     Row,
     as_chosen,
     component_rows,
-    equity_rows,
+    equity_columns,
     metric_columns,
     metric_rows,
     over_seeds,
-    trade_rows,
+    record_intervals,
+    stacked,
+    trade_columns,
 )
 from backtest.experiment import Experiment, FoldMarket
 from backtest.features.scaler import Scaler
 from backtest.features.table import FeatureTable, feature_hash
 from backtest.lake import read_json
 from backtest.manifest import FoldHeader, Manifest
-from backtest.market.layout import Array
+from backtest.market.layout import BRANCHES, Array
 from backtest.market.tape import Tape
+from backtest.schema import declared
 from backtest.splits import Fold
 from backtest.store import write_fold_result
 from opencl.collector import greedy
@@ -62,7 +65,11 @@ class Episode:
     account: Account
     trace: Array  # `StepResult` records [n]
     metrics: Mapping[str, float | None]
-    sharpe: Interval | None
+    intervals: Mapping[str, Interval]  # over time, by metric name
+
+
+# An episode with the seed, variant and policy_kind of its rows.
+Labelled = tuple[dict[str, Any], Episode]
 
 
 @dataclass(frozen=True)
@@ -90,33 +97,27 @@ class TestWindow:
         """Number of decisions, and of equity rows."""
         return len(self.market.fold.test)
 
-    def episode(self, trace: Array, order: Array | None, *, interval: bool = True) -> Episode:
+    def episode(self, trace: Array, order: Array | None, *, intervals: bool = True) -> Episode:
         """Account for one trace, compare host and device, and compute its metrics.
 
         Args:
             trace: `StepResult` records [steps].
             order: integers [steps], `Order`; None: market orders.
-            interval: bootstrap the Sharpe as well.
+            intervals: compute those of the metrics as well.
         """
         settings, rules = self.market.instrument, self.config.market
         found = account(trace, order, self.table, self.first, settings, rules)
         reconcile(found, trace, settings, rules)
+        year, capital = sessions_per_year(settings.calendar), rules.initial_capital
         columns = metric_columns(found, self.session)
-        trades = {name: found.trades[name] for name in ("bars", "pnl", "reason")}
-        year = sessions_per_year(settings.calendar)
-        values = fold_metrics(columns, trades, rules.initial_capital, year)
-        return Episode(found, trace, values, self._sharpe(found) if interval else None)
-
-    def _sharpe(self, found: Account) -> Interval:
+        metrics = fold_metrics(columns, found.trades, capital, year)
+        metrics["liquidation_cost"] = found.liquidation_cost
+        if not intervals:
+            return Episode(found, trace, metrics, {})
+        returns, _ = daily_returns(self.session, found.pnl, capital)
         chance = self.config.evaluation
-        returns, _ = daily_returns(self.session, found.pnl, self.config.market.initial_capital)
-        return sharpe_interval(
-            returns,
-            sessions_per_year(self.market.instrument.calendar),
-            self.key,
-            resamples=chance.bootstrap,
-            confidence=chance.confidence,
-        )
+        spread = record_intervals(returns, found.trades, year, self.key, chance)
+        return Episode(found, trace, metrics, spread)
 
 
 def evaluate_fold(
@@ -132,7 +133,7 @@ def evaluate_fold(
         StoreError: a file is missing or damaged.
     """
     config = experiment.config
-    fold = experiment.fold(instrument, fold_key)
+    fold = experiment.open_fold(instrument, fold_key)
     fold_id = experiment.fold_id(instrument, fold)
     header = FoldHeader(experiment.study_id, instrument, fold_key, fold_id, run_id)
     summaries = policy_summaries(experiment, instrument, fold_key, fold_id)
@@ -146,23 +147,13 @@ def evaluate_fold(
     ]
     window = _window(experiment, instrument, fold, policies[0])
     learned = _play_policies(window, policies)
-    turnover = float(
-        np.mean([np.abs(np.diff(e.account.position, prepend=0.0)).sum() for e in learned])
-    )
+    turnover = float(np.mean([e.metrics["turnover"] for e in learned]))
     fixed, random = _play_baselines(window, turnover / window.steps)
     seeds = [s["policy"]["seed"] for s in summaries]
-    bars = experiment.bars(instrument)
-    row = fold_row(fold, bars, feature_hash(window.table))
+    recorded = [_recorded(s, run_id, config.learner.branches) for s in summaries]
     tables = {
-        "fold": [row],
-        "policy": [s["policy"] for s in summaries],
-        "curve": [_declared(row) for s in summaries for row in s["curve"]],
-        "trial": [_trial(s["trial"]) for s in summaries],
-        "trial_return": [
-            {"trial_id": s["trial"]["trial_id"], **row}
-            for s in summaries
-            for row in s["trial_return"]
-        ],
+        "fold": [fold_row(fold, experiment.bars(instrument), feature_hash(window.table))],
+        **{name: [row for rows in recorded for row in rows[name]] for name in recorded[0]},
         "feature_stat": feature_rows(window.table, fold, window.market.scaler),
         **_episode_tables(window, seeds, learned, fixed, random),
     }
@@ -235,7 +226,7 @@ def _play_baselines(window: TestWindow, turnover: float) -> tuple[list[Episode],
     count = len(DETERMINISTIC)
     return (
         [window.episode(trace[:, i], None) for i in range(count)],
-        [window.episode(trace[:, count + i], None, interval=False) for i in range(draws)],
+        [window.episode(trace[:, count + i], None, intervals=False) for i in range(draws)],
     )
 
 
@@ -247,75 +238,59 @@ def _episode_tables(
     random: Sequence[Episode],
 ) -> dict[str, Any]:
     """Return the tables equity, trade, metric and reward_component."""
-    time = {int(b): int(t) for b, t in zip(window.table["bar"], window.table.time, strict=True)}
-    n = len(np.unique(window.session))
-    chance = window.config.evaluation
-    labelled = [
+    sessions = len(np.unique(window.session))
+    policies: list[Labelled] = [
         ({"seed": seed, "variant": "none", "policy_kind": "learned"}, e)
         for seed, e in zip(seeds, learned, strict=True)
     ]
-    labelled += [
+    baselines: list[Labelled] = [
         ({"seed": DETERMINISTIC_SEED, "variant": name, "policy_kind": "baseline"}, e)
         for name, e in zip(DETERMINISTIC, fixed, strict=True)
     ]
-    draws = [
+    draws: list[Labelled] = [
         ({"seed": draw, "variant": RANDOM, "policy_kind": "baseline"}, e)
         for draw, e in enumerate(random)
     ]
-    shown = [*labelled, draws[0]]
-    columns = [equity_rows(e.account, key) for key, e in shown]
     metric: list[Row] = []
-    for key, e in [*labelled, *draws]:
-        metric += metric_rows(e.metrics, key, n, e.sharpe)
-    for key, group in (
-        ({"variant": "none", "policy_kind": "learned"}, learned),
-        ({"variant": RANDOM, "policy_kind": "baseline"}, random),
-    ):
-        metric += over_seeds(
-            [[e.metrics for e in group]],
-            key,
-            window.key,
-            resamples=chance.bootstrap,
-            confidence=chance.confidence,
-        )
-    params = window.tape.params
+    for key, e in (*policies, *baselines, *draws):
+        metric += metric_rows(e.metrics, key, sessions, e.intervals)
+    for group in (policies, draws):
+        key = {name: group[0][0][name] for name in ("variant", "policy_kind")}
+        values = [[e.metrics for _, e in group]]
+        metric += over_seeds(values, key, window.key, window.config.evaluation)
+    shown = [*policies, *baselines, draws[0]]
     return {
-        "equity": {name: np.concatenate([c[name] for c in columns]) for name in columns[0]},
-        "trade": [row for key, e in shown for row in trade_rows(e.account, time, key)],
+        "equity": stacked([equity_columns(e.account, key) for key, e in shown]),
+        "trade": stacked([trade_columns(e.account, window.table, key) for key, e in shown]),
         "metric": [*metric, *as_chosen(metric, "none")],
         "reward_component": [
             row
             for key, e in shown
             for row in component_rows(
-                params, e.trace, {"seed": key["seed"], "variant": key["variant"]}
+                window.tape.params, e.trace, {"seed": key["seed"], "variant": key["variant"]}
             )
         ],
     }
 
 
-CURVE = (
-    "fold_id",
-    "seed",
-    "epoch",
-    "loss",
-    "q_mean",
-    "epsilon",
-    "train_sharpe",
-    "validation_sharpe",
-    "entropy_direction",
-    "entropy_magnitude",
-    "entropy_order",
-    "entropy_urgency",
-    "steps_per_s",
-    "updates_per_s",
-)
+def _recorded(summary: Mapping[str, Any], run_id: str, learned: Collection[str]) -> dict[str, Any]:
+    """Return the rows of one seed's summary as the store takes them.
 
-
-def _trial(row: Mapping[str, Any]) -> Row:
-    """Return the row of table trial; JSON holds its time as text."""
-    return {**row, "started": datetime.fromisoformat(row["started"])}
-
-
-def _declared(row: Mapping[str, Any]) -> Row:
-    """Return the columns of table curve; the summary holds more."""
-    return {name: row.get(name) for name in CURVE}
+    Args:
+        summary: of `opencl.training.train_seed`.
+        run_id: this execution, which writes the rows; an earlier one may have trained.
+        learned: branches of the action that the network learns.
+    """
+    names = set(declared()["curve"].schema.names)
+    # a branch that is not learned has no entropy
+    fixed = {f"entropy_{branch}": None for branch in BRANCHES if branch not in learned}
+    trial = summary["trial"]
+    return {
+        "policy": [{**summary["policy"], "run_id": run_id}],
+        "curve": [
+            {k: v for k, v in (row | fixed).items() if k in names} for row in summary["curve"]
+        ],
+        # JSON holds a time as text
+        "trial": [{**trial, "started": datetime.fromisoformat(trial["started"])}],
+        "trial_return": [{"trial_id": trial["trial_id"], **row} for row in summary["trial_return"]],
+    }

@@ -22,6 +22,7 @@ from backtest.agent import train_fold
 from backtest.agent.checkpoint import Policy, save_policy
 from backtest.agent.experience import Experience
 from backtest.agent.plan import Plan, never, silent
+from backtest.agent.schedule import round_epsilon
 from backtest.agent.weights import PolicyWeights
 from backtest.config import Config
 from backtest.data.session import sessions_per_year
@@ -78,7 +79,7 @@ def exploring_collection(spec: TrainSpec, device: Device) -> tuple[Experience, T
     start = begin(_plan(spec, tape, state, device))
     weights = start.learner.online.weights(start.learner.v_max)
     rollout = Rollout(device, tape, state, shape(spec.config))
-    epsilon = spec.config.learner.epsilon_start
+    epsilon = round_epsilon(spec.config.learner, 0)
     return _collector(spec, rollout).collect(weights, 0, epsilon), tape
 
 
@@ -108,20 +109,26 @@ def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | Non
 
     Args:
         spec: what to train.
-        stop: asked between blocks of updates; stopped runs resume.
+        stop: asked between blocks of updates; stopped runs resume on the same device.
         log: receives a line an epoch.
+
+    Raises:
+        DataError: the fold is skipped, or feature files are missing or of other bars.
     """
     import torch
 
     torch.set_num_threads(1)  # so that a result does not depend on the number of cores
     device = select(spec.config.runtime.device)
     experiment = spec.experiment
-    fold = experiment.fold(spec.instrument, spec.fold_key)
+    fold = experiment.open_fold(spec.instrument, spec.fold_key)
     fold_id = experiment.fold_id(spec.instrument, fold)
     folder = experiment.lake.policies(experiment.study_id, spec.instrument, spec.fold_key, fold_id)
     summary = folder / f"seed_{spec.seed}.json"
-    made_by = identity.digest(identity.canonical([fold_id, spec.seed, device.describe()["name"]]))
-    if summary.is_file() and read_json(summary).get("made_by") == made_by:
+    path = folder / f"seed_{spec.seed}.safetensors"
+    made_by = identity.digest(
+        identity.canonical([fold_id, spec.seed, device.platform, device.name])
+    )
+    if summary.is_file() and path.is_file() and read_json(summary).get("made_by") == made_by:
         return summary
     started, clock = datetime.now(UTC), time.perf_counter()
     run = _prepare(spec, device)
@@ -130,13 +137,12 @@ def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | Non
         run.plan,
         progress=_progress(log, spec) if log else silent,
         stop=stop,
-        state_file=folder / f"seed_{spec.seed}.state",
+        state_file=folder / f"seed_{spec.seed}.{made_by}.state",
     )
     collector = _FirstRound(run.collector)
     trained = train_fold(plan, collector, run.evaluator)
     if trained.range_failed and log:
         log(f"seed {spec.seed}: more than 5 % of the mass lies on the edge atoms after widening", 1)
-    path = folder / f"seed_{spec.seed}.safetensors"
     labels = {
         "instrument": spec.instrument,
         "fold_key": spec.fold_key,

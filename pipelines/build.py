@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import dagster as dg
 
@@ -24,18 +22,31 @@ from pipelines.schedules import new_window
 from pipelines.sensors import sensors
 
 
-class RunnerResource(dg.ConfigurableResourceFactory[Any]):
-    """Where the trials of a step run."""
+@dg.resource(
+    config_schema={
+        "backend": dg.Field(str, description="inline or process"),
+        "workers": dg.Field(int, description="processes"),
+    },
+    description="Where the trials of a step run.",
+)
+def step_runner(context: dg.InitResourceContext) -> Iterator[Runner]:
+    """Yield a runner that ends with the step."""
+    config = context.resource_config
+    settings = {"runner": config["backend"], "workers": config["workers"]}
+    with runner(Runtime.model_validate(settings)) as opened:
+        yield opened
 
-    backend: str
-    workers: int
 
-    @contextmanager
-    def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Runner]:
-        """Yield a runner that ends with the step."""
-        settings = Runtime.model_validate({"runner": self.backend, "workers": self.workers})
-        with runner(settings) as opened:
-            yield opened
+def experiment_resource(experiment: Frozen) -> ExperimentResource:
+    """Return the experiment as the steps read it."""
+    lake = LakeResource(root=str(experiment.lake.root))
+    return ExperimentResource(
+        source=experiment.source,
+        overrides=list(experiment.overrides),
+        snapshot=experiment.config.model_dump(mode="json"),
+        lake=lake,
+        device=DeviceResource(name=experiment.config.runtime.device),
+    )
 
 
 def definitions(experiment: Frozen, trial_runner: Runner | None = None) -> dg.Definitions:
@@ -46,15 +57,8 @@ def definitions(experiment: Frozen, trial_runner: Runner | None = None) -> dg.De
         trial_runner: one for all steps of this process; None: each step opens its own.
     """
     config = experiment.config
-    lake = LakeResource(root=str(experiment.lake.root))
-    device = DeviceResource(name=config.runtime.device)
-    opened = ExperimentResource(
-        source=experiment.source,
-        overrides=list(experiment.overrides),
-        snapshot=config.model_dump(mode="json"),
-        lake=lake,
-        device=device,
-    )
+    opened = experiment_resource(experiment)
+    own = {"backend": config.runtime.runner, "workers": config.runtime.workers}
     defined = jobs(config.runtime.workers)
     return dg.Definitions(
         assets=graph(partitions(config, experiment.lake)),
@@ -63,10 +67,9 @@ def definitions(experiment: Frozen, trial_runner: Runner | None = None) -> dg.De
         sensors=sensors(opened, defined),
         resources={
             "experiment": opened,
-            "lake": lake,
-            "device": device,
-            "warehouse": WarehouseResource(lake=lake),
-            "runner": trial_runner
-            or RunnerResource(backend=config.runtime.runner, workers=config.runtime.workers),
+            "lake": opened.lake,
+            "device": opened.device,
+            "warehouse": WarehouseResource(lake=opened.lake),
+            "runner": trial_runner or step_runner.configured(own),
         },
     )

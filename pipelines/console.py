@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 PLAIN_WIDTH = 10_000  # columns; without a terminal nothing is wrapped
 QUIET_SECONDS = 10.0  # between two plain progress lines
-
-Step = Callable[[float, str], None]  # (done, what), done counted like `total`
 
 
 def say(text: str = "") -> None:
@@ -70,15 +71,25 @@ def write_figures(path: Path | None, figures: Mapping[str, Any]) -> None:
     say(f"figures written to {path}")
 
 
+class Step(Protocol):
+    """Reports progress, from any thread."""
+
+    def __call__(self, done: float, what: str) -> None:
+        """Report how much is done, counted like the total, and what is going on."""
+
+    def note(self, text: str) -> None:
+        """Print a line that stays."""
+
+
 @contextmanager
 def progress(title: str, total: float) -> Iterator[Step]:
-    """Yield a function that reports progress.
+    """Yield what reports progress; notes and bars go to standard error.
 
     On a terminal a bar moves; elsewhere a line is printed when at least `QUIET_SECONDS` have
     passed since the last one.
     """
     if not sys.stderr.isatty():
-        yield plain_progress(title, total)
+        yield Lines(title, total)
         return
     from rich.console import Console
     from rich.progress import (
@@ -90,7 +101,7 @@ def progress(title: str, total: float) -> Iterator[Step]:
     )
 
     columns = (
-        TextColumn("{task.fields[title]}"),
+        TextColumn("{task.fields[title]}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeElapsedColumn(),
@@ -99,23 +110,42 @@ def progress(title: str, total: float) -> Iterator[Step]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total, title=title, what="")
-
-        def step(done: float, what: str) -> None:
-            bar.update(task, completed=done, what=what)
-
-        yield step
+        yield Bar(bar, task)
 
 
-def plain_progress(title: str, total: float) -> Step:
-    """Return a reporter that writes lines to standard error, the first and last ones always."""
-    last = -QUIET_SECONDS
+class Bar:
+    """Progress as a bar of rich."""
 
-    def step(done: float, what: str) -> None:
-        nonlocal last
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        """Move the bar of one task."""
+        self._bar, self._task = bar, task
+
+    def __call__(self, done: float, what: str) -> None:
+        """Move the bar."""
+        self._bar.update(self._task, completed=done, what=what)
+
+    def note(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class Lines:
+    """Progress as plain lines, the first and last ones always."""
+
+    def __init__(self, title: str, total: float) -> None:
+        """Print under a title; a total of 1 is shown as percent."""
+        self._title, self._total = title, total
+        self._last = -QUIET_SECONDS
+
+    def __call__(self, done: float, what: str) -> None:
+        """Print a line, unless the last one was just now."""
         now = time.monotonic()
-        if done < total and now - last < QUIET_SECONDS:
+        if done < self._total and now - self._last < QUIET_SECONDS:
             return
-        last = now
-        print(f"{title}: {done:g} of {total:g}, {what}", file=sys.stderr, flush=True)
+        self._last = now
+        share = f"{done:.0%}" if self._total == 1 else f"{done:g} of {self._total:g}"
+        self.note(f"{self._title}: {share}, {what}")
 
-    return step
+    def note(self, text: str) -> None:
+        """Print a line."""
+        print(text, file=sys.stderr, flush=True)

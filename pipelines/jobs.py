@@ -1,7 +1,8 @@
 """The four jobs. Dagster runs one partition definition at a time, so the chain is four runs.
 
-ingest [instrument] -> features [window x instrument] -> new_fold [fold x instrument] ->
-walk_forward. `pipelines.sensors` links them in the UI, `pipelines.execution` on the command line.
+ingest [instrument] -> compute_features [window x instrument] -> new_fold [fold x instrument] ->
+publish. `pipelines.sensors` links them in the UI, `pipelines.execution` on the command line. A job
+cannot have the name of an asset.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from assets.graph import FEATURES, INGEST, NEW_FOLD, WALK_FORWARD
 
 JOBS = {
     "ingest": (INGEST, "Read and check the bars of an instrument, audit the reward on them."),
-    "features": (FEATURES, "Compute the features of windows; many windows are one run."),
+    "compute_features": (FEATURES, "Compute the features of windows; many windows are one run."),
     "new_fold": (NEW_FOLD, "Collect, train every seed and evaluate one fold of one instrument."),
-    "walk_forward": (WALK_FORWARD, "Publish all folds to DuckDB and write the report."),
+    "publish": (WALK_FORWARD, "Publish all folds to DuckDB and write the report."),
 }
 
 

@@ -1,4 +1,4 @@
-"""What follows a run in the UI: ingest -> features -> new_fold -> walk_forward, and failures.
+"""What follows a run in the UI: ingest -> compute_features -> new_fold -> publish; and failures.
 
 Runs of `skillwalk run` chain their steps themselves; the sensors leave them alone.
 """
@@ -12,18 +12,18 @@ import dagster as dg
 from assets.partitions import INSTRUMENT, partition
 from assets.resources import RUN_TAG, ExperimentResource, run_row
 from backtest.experiment import Experiment
-from backtest.manifest import FoldHeader
-from backtest.store import fold_result, record_run
-from pipelines.failures import record_failure
+from backtest.store import record_run
+from pipelines.pending import finished, record_failure
 
-CHAIN = ("ingest", "features", "new_fold")
+CHAIN = ("ingest", "compute_features", "new_fold")
+# How Dagster writes a run over several partitions.
+RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 UNFINISHED = (
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
 )
-RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
 
 def sensors(
@@ -36,7 +36,7 @@ def sensors(
         name="next_step",
         run_status=dg.DagsterRunStatus.SUCCESS,
         monitored_jobs=[by_name[name] for name in CHAIN],
-        request_jobs=[by_name[name] for name in (*CHAIN[1:], "walk_forward")],
+        request_jobs=[by_name[name] for name in (*CHAIN[1:], "publish")],
         default_status=dg.DefaultSensorStatus.RUNNING,
         minimum_interval_seconds=10,
         description="After ingest come features, then every complete fold, then publication.",
@@ -49,7 +49,7 @@ def sensors(
             yield dg.SkipReason("`skillwalk run` goes on by itself")
         elif run.job_name == "ingest":
             yield window_request(experiment.open(), run.tags["dagster/partition"])
-        elif run.job_name == "features":
+        elif run.job_name == "compute_features":
             yield from fold_requests(experiment.open(), instrument_of(run))
         else:
             yield publication(context.instance, run)
@@ -67,7 +67,8 @@ def sensors(
         opened = experiment.open()
         key = run.tags["dagster/partition/fold"]
         reason = str(context.failure_event.message or "failed")
-        record_failure(opened, instrument_of(run), key, run.run_id, reason)
+        name = instrument_of(run)
+        record_failure(opened, name, opened.fold(name, key), run.run_id, reason)
         row = run_row(opened, run.run_id, f"dagster job {run.job_name}")
         record_run(opened.lake, {**row, "status": "failed"})
 
@@ -89,7 +90,7 @@ def window_request(experiment: Experiment, instrument: str) -> dg.RunRequest | d
     bars = experiment.bars(instrument).content_hash[:12]
     return dg.RunRequest(
         run_key=f"{experiment.study_id}|{instrument}|{bars}",
-        job_name="features",
+        job_name="compute_features",
         tags=dict(zip(RANGE, ends, strict=True)),
     )
 
@@ -102,12 +103,10 @@ def fold_requests(
     for fold in experiment.folds(instrument):
         if fold.status != "complete":
             continue
-        fold_id = experiment.fold_id(instrument, fold)
-        header = FoldHeader(experiment.study_id, instrument, fold.key, fold_id, "")
-        if fold_result(experiment.lake, header) is None:
+        if not finished(experiment, instrument, fold):
             asked += 1
             yield dg.RunRequest(
-                run_key=f"{fold.key}|{instrument}|{fold_id}",
+                run_key=f"{fold.key}|{instrument}|{experiment.fold_id(instrument, fold)}",
                 job_name="new_fold",
                 partition_key=partition(instrument, fold.key),
             )
@@ -120,4 +119,4 @@ def publication(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.RunReque
     busy = instance.get_runs_count(dg.RunsFilter(job_name="new_fold", statuses=list(UNFINISHED)))
     if busy:
         return dg.SkipReason(f"{busy} folds are still under way")
-    return dg.RunRequest(run_key=run.run_id, job_name="walk_forward")
+    return dg.RunRequest(run_key=run.run_id, job_name="publish")

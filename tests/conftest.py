@@ -13,3 +13,11 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("the folder of real market files is not beside this checkout")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory: pytest.TempPathFactory):
+    """The miniature study of `tests.study`, trained, evaluated, published; do not write to it."""
+    from tests.study import made
+
+    return made(tmp_path_factory.mktemp("study"))

@@ -38,9 +38,9 @@ def test_linked_files_exist():
 
 
 def test_commands_exist():
-    from pipelines.cli import app
-
     import typer.main
+
+    from pipelines.cli import app
 
     known = set(typer.main.get_command(app).commands)
     named = set(re.findall(r"^\| `(\w+)`", README, re.M)) | set(re.findall(r"skillwalk (\w+) ", README))

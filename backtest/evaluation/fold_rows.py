@@ -10,25 +10,32 @@ from backtest.data.bars import Bars
 from backtest.features.names import COLUMNS
 from backtest.features.scaler import Scaler
 from backtest.features.table import FeatureTable
-from backtest.splits import Fold
+from backtest.identity import rows_hash
+from backtest.splits import Fold, Window
 
 
 def fold_row(fold: Fold, bars: Bars, features_hash: str | None) -> dict[str, Any]:
-    """Return the row of table fold, without the columns that its header knows."""
+    """Return the row of table fold, without the columns that its header knows.
+
+    Args:
+        fold: the fold; one outside the history has no bars.
+        bars: the whole history, of which the row describes [0, test.stop) only.
+        features_hash: of the test window's feature rows; None without a result.
+    """
     row: dict[str, Any] = {"index": fold.index, "fold_key": fold.key}
+    known = fold.index >= 0
     for name in ("train", "validation", "test"):
-        window = getattr(fold, name)
-        for end in ("start", "stop"):
-            bar = getattr(window, end) if fold.index >= 0 else None
-            row[f"{name}_{end}"] = bar
-            inside = bar is not None and bar < len(bars)
-            row[f"{name}_{end}_time"] = int(bars.time[bar]) if inside else None
+        window: Window = getattr(fold, name)
+        first, last = (window.start, window.stop - 1) if len(window) else (None, None)
+        for end, bar, closed in (("start", window.start, first), ("stop", window.stop, last)):
+            row[f"{name}_{end}"] = bar if known else None
+            row[f"{name}_{end}_time"] = None if closed is None else int(bars.time[closed])
     return row | {
         "n_bars": len(fold.test),
         "status": fold.status,
         "reason": fold.reason or None,
         "features_hash": features_hash,
-        "bars_hash": bars.content_hash,
+        "bars_hash": rows_hash(bars, fold.test.stop) if known else None,
     }
 
 

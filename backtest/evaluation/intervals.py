@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -262,17 +263,20 @@ def defined(scores: Floats) -> list[Floats]:
 def resampled(strata: list[Floats], key: rng.Words, round: int, resamples: int) -> list[Floats]:
     """Draw each stratum anew with replacement: float64[resamples, len(stratum)] of each."""
     width = sum(len(stratum) for stratum in strata)
-    u = rng.uniform(
-        key,
-        rng.Stage.BOOTSTRAP,
-        round,
-        np.arange(resamples)[:, None],
-        np.arange(width)[None, :],
-        0,
-    )
+    u = _uniforms(*(int(word) for word in key), round, resamples, width)
     drawn, at = [], 0
     for stratum in strata:
         n = len(stratum)
         drawn.append(stratum[(u[:, at : at + n] * np.float32(n)).astype(np.int64)])
         at += n
     return drawn
+
+
+# All metrics of a record are resampled alike: the same numbers, drawn once.
+@lru_cache(maxsize=8)
+def _uniforms(
+    seed: int, fold: int, round: int, resamples: int, width: int
+) -> npt.NDArray[np.float32]:
+    key = np.array([seed, fold], np.uint32)
+    sample, place = np.arange(resamples)[:, None], np.arange(width)[None, :]
+    return rng.uniform(key, rng.Stage.BOOTSTRAP, round, sample, place, 0)

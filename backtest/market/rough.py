@@ -13,6 +13,7 @@ from backtest.market.layout import BAR, BRANCHES, Array, BarFlag, Fill, Formula
 from backtest.market.tape import Tape, market_params
 
 BASE = 7.5  # points; not zero, so that costs must add it back
+DEEP = 0.5  # sigmas, offset of the deep limit
 
 
 def rough_params(formula: Formula, fill: Fill, lot_size: float = 0.0) -> Array:
@@ -32,6 +33,7 @@ def rough_params(formula: Formula, fill: Fill, lot_size: float = 0.0) -> Array:
         half_spread=0.02,
         slippage=0.01,
         tx_cost_multiplier=1e-4,
+        limit_offsets=(0.1, DEEP),
     )
     return market_params(config, instrument, BASE)
 
@@ -55,7 +57,18 @@ def rough_bars(n: int, seed: int = 0) -> tuple[Array, Array]:
     still = rng.random(n) < 0.02  # one price all through: a limit is touched, not crossed
     for name in ("open", "high", "low"):
         bars[name][still] = bars["close"][still]
+    _touch_limits(bars, rng.random(n - 1) < 0.3)
     return bars, aux
+
+
+def _touch_limits(bars: Array, where: Array) -> None:
+    """Let bars stop exactly at the deep limit of the bar before: touched, not traded through."""
+    close, distance = bars["close"][:-1], np.float32(DEEP) * bars["sigma"][:-1]
+    after = bars[1:]
+    below = where & (close - distance <= np.minimum(after["open"], after["close"]))
+    above = where & (close + distance >= np.maximum(after["open"], after["close"]))
+    after["low"][below] = (close - distance)[below]
+    after["high"][above] = (close + distance)[above]
 
 
 def rough_tape(params: Array, n: int, seed: int = 0, start: int = 0) -> Tape:

@@ -15,8 +15,9 @@ from pipelines.commands.options import (
     Overrides,
     Profile,
     experiment,
+    source_name,
 )
-from pipelines.commands.run import check, execute
+from pipelines.commands.run import EXIT, check, ended, execute
 from pipelines.console import say, table, write_figures
 
 if TYPE_CHECKING:
@@ -69,8 +70,13 @@ def ab(
         reward = arm.config.reward
         say(f"{label}: study {arm.study_id}, reward.loss_aversion = {reward.loss_aversion:g}")
         check(arm)
+    source = source_name(config, profile)
     for label, arm in zip(labels, arms, strict=True):
-        execute(arm, label)
+        # a comparison asks what a reward does, also of one that the audit would refuse
+        outcome = execute(arm, source, [*(overrides or ()), label], label, accept_reward=True)
+        if outcome.status != "complete":
+            say(ended(outcome))
+            raise typer.Exit(EXIT[outcome.status])
     chance = arms[0].config.evaluation
     found = [
         compare(
@@ -119,12 +125,12 @@ def two_values(setting: str) -> tuple[str, tuple[str, str]]:
 
 def show(found: Comparison, confidence: float) -> None:
     """Print both distributions and the probability of improvement."""
-    from backtest.summary import Figure, plain
+    from backtest.summary import Figure, counted, plain
 
     say()
     title = (
-        f"{found.instrument} out of sample: Sharpe of {len(found.fold_keys)} folds x "
-        f"{len(found.seeds)} seeds"
+        f"{found.instrument} out of sample: Sharpe of "
+        f"{counted(len(found.fold_keys), 'fold')} x {counted(len(found.seeds), 'seed')}"
     )
     table(COLUMNS, [cells(arm) for arm in (found.first, found.second)], title)
     values = (found.improvement, found.difference)

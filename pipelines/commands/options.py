@@ -83,6 +83,11 @@ def configuration(config: Path | None, profile: str | None, overrides: list[str]
     return found
 
 
+def source_name(config: Path | None, profile: str | None) -> str:
+    """Return where a configuration comes from, for people."""
+    return str(config) if config is not None else f"profile {profile or DEFAULT_PROFILE}"
+
+
 def formula_note(config: Config) -> str:
     """Return the reward formula with the loss aversion that is in effect."""
     reward = config.reward

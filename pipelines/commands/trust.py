@@ -145,12 +145,13 @@ def controls(
             outcomes += done
             verdicts.append(judge(kind, done))
     table(
-        ("control", "seed", "net PnL a bar", "Sharpe", "low", "high", "of the best"),
+        ("control", "seed", "net PnL a bar", "gross", "Sharpe", "low", "high", "of the best"),
         [
             (
                 o.kind,
                 o.seed,
                 o.pnl_per_bar,
+                o.gross_per_bar,
                 o.sharpe.value,
                 o.sharpe.low,
                 o.sharpe.high,

@@ -84,4 +84,4 @@ def test_one_seed_and_fold_have_no_interval(tmp_path):
     lake = Lake(tmp_path)
     write_study(lake, A, [[0.0]])
     write_study(lake, B, [[1.0]])
-    assert compared(lake).summary.endswith("= 1.00 over 1 folds x 1 seeds: no interval")
+    assert compared(lake).summary.endswith("= 1.00 over 1 fold x 1 seed: no interval")

@@ -13,7 +13,9 @@ NONE = Interval(None, None, None, 0)
 
 
 def outcomes(kind, pnl, share):
-    return [Outcome(kind, seed, NONE, value, share) for seed, value in enumerate(pnl)]
+    return [
+        Outcome(kind, seed, NONE, value, value + 0.001, share) for seed, value in enumerate(pnl)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,7 @@ def outcomes(kind, pnl, share):
         ("leak", [0.9, 0.95, 0.92], 0.85, False),
         ("shuffled", [0.0, 0.01, -0.01], 0.0, True),
         ("shuffled", [0.9, 0.95, 0.92], 0.95, False),
+        ("negative", [-0.10, -0.12, -0.11, -0.09], -0.1, False),
     ],
 )
 def test_verdicts(kind, pnl, share, passed):

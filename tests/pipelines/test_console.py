@@ -3,7 +3,7 @@
 import json
 import math
 
-from pipelines.console import plain_progress, progress, shown, table, write_figures
+from pipelines.console import Lines, progress, shown, table, write_figures
 
 
 def test_tables_are_plain_text_of_any_width(capsys):
@@ -29,13 +29,20 @@ def test_cells():
     ]
 
 
-def test_plain_progress_speaks_at_the_ends_and_seldom_between(capsys):
-    step = plain_progress("work", 100)
+def test_lines_speak_at_the_ends_and_seldom_between(capsys):
+    step = Lines("work", 100)
     for done in range(101):
         step(done, f"part {done}")
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == ["work: 0 of 100, part 0", "work: 100 of 100, part 100"]
+
+
+def test_shares_are_percent_and_notes_stay(capsys):
+    step = Lines("work", 1.0)
+    step(0.25, "a quarter")
+    step.note("look [here]")
+    assert capsys.readouterr().err == "work: 25%, a quarter\nlook [here]\n"
 
 
 def test_progress_draws_a_bar_on_a_terminal_only(capsys, monkeypatch):
@@ -46,7 +53,10 @@ def test_progress_draws_a_bar_on_a_terminal_only(capsys, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     with progress("work", 2) as step:
         step(1, "[half]")
-    assert "work: " not in capsys.readouterr().err
+        step.note("[a note]")
+    text = capsys.readouterr().err
+    assert "work: " not in text
+    assert "[a note]" in text
 
 
 def test_figures_are_json_without_nan(tmp_path, capsys):

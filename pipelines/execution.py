@@ -1,0 +1,245 @@
+"""`skillwalk run`: the assets of a study in this process, on the lake's own Dagster home.
+
+One run a job and partition, in the order ingest, features, new_fold, walk_forward, so that the UI
+shows what was done. What has a result is left alone; a killed run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from backtest import identity
+from backtest.experiment import Experiment
+from backtest.lake import Lake
+from backtest.splits import Fold
+from backtest.store import record_run
+from pipelines import home
+from pipelines.outcome import FailedCheck, FoldOutcome, Progress, RunOutcome, Status, Tell, silent
+from pipelines.pending import finished, record_failure, stale_windows
+from pipelines.runner import Runner, runner
+
+if TYPE_CHECKING:
+    from opencl.training import TrainSpec
+    from opencl.trials import Report
+    from pipelines.launch import Launcher
+
+# Shares of the whole run, for the progress bar: bars, features, folds, publication.
+INGESTED, COMPUTED, EVALUATED = 0.04, 0.06, 0.97
+
+
+def run_study(
+    experiment: Experiment,
+    *,
+    source: str,
+    overrides: Sequence[str] = (),
+    command: str = "skillwalk run",
+    tell: Tell = silent,
+    force: bool = False,
+    accept_reward: bool = False,
+) -> RunOutcome:
+    """Materialise every asset of a study.
+
+    A fold that fails is recorded, told and passed over; Ctrl-C ends the run as cancelled with
+    every finished fold in place. From either the next run goes on.
+
+    Args:
+        experiment: configuration and lake.
+        source: where the configuration comes from, for people.
+        overrides: what was already applied to it, for people.
+        command: for table run.
+        tell: receives progress, from other threads too.
+        force: make every fold again.
+        accept_reward: train although the reward audit failed; else the run ends there.
+
+    Raises:
+        BacktestError: bars, folds or device that cannot be used; no fold was begun.
+    """
+    from assets.resources import begin, run_row
+    from pipelines.build import experiment_resource
+    from pipelines.launch import Launcher
+
+    lake = Lake(experiment.lake.root.resolve())
+    frozen = home.Frozen(experiment.config, lake, source, tuple(overrides))
+    folder = home.prepare(frozen)
+    run_id = identity.run_id()
+    study = Study(experiment_resource(frozen).open(), run_id, tell, force, accept_reward)
+    with (
+        home.alive(folder, run_id),
+        home.instance(folder, experiment.config.study.instruments) as instance,
+        runner(experiment.config.runtime) as trials,
+        trials.listening(study.hear),
+    ):
+        home.close_killed(instance, lake, home.killed(folder))
+        begin(study.experiment, run_id)
+        row = run_row(study.experiment, run_id, command)
+        record_run(lake, row)
+        try:
+            return study.run(Launcher(instance, frozen, trials, run_id), trials, row)
+        except BaseException:
+            end(lake, row, "failed")
+            raise
+
+
+def end(lake: Lake, row: Mapping[str, Any], status: Status) -> None:
+    """Record how an execution ended."""
+    record_run(lake, {**row, "finished": datetime.now(UTC), "status": status})
+
+
+@dataclass
+class Study:
+    """One execution under way."""
+
+    experiment: Experiment
+    run_id: str
+    tell: Tell
+    force: bool
+    accept_reward: bool
+    share: float = 0.0  # of the whole run, without the folds
+    trials: dict[tuple[str, str, int], float] = field(default_factory=dict)  # done of each
+    folds: list[FoldOutcome] = field(default_factory=list)
+    checks: list[FailedCheck] = field(default_factory=list)
+
+    def run(self, launcher: Launcher, trials: Runner, row: Mapping[str, Any]) -> RunOutcome:
+        """Run all steps; see `run_study`."""
+        lake, store = self.experiment.lake, None
+        try:
+            status = self._train(launcher, trials)
+            # before publication, so that the store says how the run ended
+            end(lake, row, status)
+            if self.folds:
+                self._say("publish", EVALUATED)
+                self._note(launcher.walk_forward())
+                store = lake.store
+        except KeyboardInterrupt:
+            status = "cancelled"
+            end(lake, row, status)
+            self._problem("cancelled; run again to go on")
+        return RunOutcome(
+            run_id=self.run_id,
+            study_id=self.experiment.study_id,
+            status=status,
+            folds=tuple(self.folds),
+            checks=tuple(self.checks),
+            store=store,
+        )
+
+    def hear(self, report: Report) -> None:
+        """Pass on what a training run reports."""
+        self.trials[report.instrument, report.fold_key, report.seed] = report.share
+        text = f"{report.instrument} {report.fold_key} {report.text}"
+        self.tell(Progress(self._done(), text, "trial"))
+
+    def _train(self, launcher: Launcher, trials: Runner) -> Status:
+        """Run everything before publication."""
+        names = self.experiment.config.study.instruments
+        for name in names:
+            self._say(f"ingest {name} and audit the reward", self.share)
+            failed = self._note(launcher.ingest(name))
+            if self.accept_reward:
+                failed = [check for check in failed if check.asset != "reward_audit"]
+            if failed:
+                self._problem("nothing was trained: a check failed")
+                return "failed"
+        launcher.reload()
+        for name in names:
+            self._say(f"features of {name}", INGESTED)
+            stale = stale_windows(self.experiment, name)
+            if stale and self._note(launcher.features(name, stale[0], stale[-1])):
+                return "failed"
+        self.share = COMPUTED
+        self._all_folds(launcher, trials)
+        return "failed" if any(fold.status == "failed" for fold in self.folds) else "complete"
+
+    def _all_folds(self, launcher: Launcher, trials: Runner) -> None:
+        """Make the folds that have no result, instrument by instrument in the order of time."""
+        todo = []
+        for name in self.experiment.config.study.instruments:
+            for fold in self.experiment.folds(name):
+                # by the clock, the last windows of the data may not have begun
+                if fold.key in launcher.fold_keys and not self._kept(launcher, name, fold):
+                    todo.append((name, fold))
+        specs = [
+            self._spec(name, fold, seed)
+            for name, fold in todo
+            if fold.status != "skipped"
+            for seed in self.experiment.config.study.seeds
+        ]
+        self.trials = {(spec.instrument, spec.fold_key, spec.seed): 0.0 for spec in specs}
+        if specs:
+            from opencl.trials import train
+
+            trials.ahead(train, specs)
+        for name, fold in todo:
+            self._fold(launcher, name, fold)
+
+    def _kept(self, launcher: Launcher, name: str, fold: Fold) -> bool:
+        """Note a fold with nothing to do; with `force` remove what it was made of."""
+        if fold.status == "skipped":
+            if not launcher.seen(name, fold.key):
+                return False  # shown in the UI once
+            self.folds.append(FoldOutcome(name, fold.key, "skipped", fold.reason))
+            return True
+        if self.force:
+            fold_id = self.experiment.fold_id(name, fold)
+            place = (self.experiment.study_id, name, fold.key, fold_id)
+            for folder in (self.experiment.lake.experience, self.experiment.lake.policies):
+                shutil.rmtree(folder(*place), ignore_errors=True)
+            return False
+        if finished(self.experiment, name, fold):
+            self.folds.append(FoldOutcome(name, fold.key, "kept"))
+            return True
+        return False
+
+    def _fold(self, launcher: Launcher, name: str, fold: Fold) -> None:
+        """Make one fold; what it raises is recorded, and the next one has its turn."""
+        clock = time.perf_counter()
+        self._say(f"{name} fold {fold.key}", self.share)
+        reason = ""
+        try:
+            failed = self._note(launcher.new_fold(name, fold.key))
+            if fold.status != "skipped" and not finished(self.experiment, name, fold):
+                reason = "; ".join(check.line for check in failed) or "no result was written"
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+        if reason:
+            record_failure(self.experiment, name, fold, self.run_id, reason)
+            self._problem(f"{name} fold {fold.key} failed: {reason}")
+        for trial in self.trials:
+            if trial[:2] == (name, fold.key):
+                self.trials[trial] = 1.0
+        status = "failed" if reason else "skipped" if fold.status == "skipped" else "made"
+        seconds = time.perf_counter() - clock
+        self.folds.append(
+            FoldOutcome(name, fold.key, status, reason or fold.reason, seconds)  # type: ignore[arg-type]
+        )
+
+    def _spec(self, name: str, fold: Fold, seed: int) -> TrainSpec:
+        """Return the trial that the policy step will ask for."""
+        from opencl.training import TrainSpec
+
+        lake = self.experiment.lake.root
+        return TrainSpec(self.experiment.config, lake, name, fold.key, seed, self.run_id)
+
+    def _note(self, failed: list[FailedCheck]) -> list[FailedCheck]:
+        """Keep and tell failed checks; return those that are no warnings."""
+        self.checks += failed
+        for check in failed:
+            self._problem(check.line)
+        return [check for check in failed if not check.warning]
+
+    def _done(self) -> float:
+        """Return the share of the whole run that is done."""
+        trained = sum(self.trials.values()) / len(self.trials) if self.trials else 0.0
+        return max(self.share, COMPUTED + (EVALUATED - COMPUTED) * trained if trained else 0.0)
+
+    def _say(self, text: str, share: float) -> None:
+        self.share = max(self.share, share)
+        self.tell(Progress(self._done(), text, "step"))
+
+    def _problem(self, text: str) -> None:
+        self.tell(Progress(self._done(), text, "problem"))
