@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from backtest.splits import Fold
 
 PRICES = ("open", "high", "low", "close")
-SAMPLE = 4  # episodes replayed on the host
+SAMPLE = 16, 128  # episodes and steps replayed on the host
 
 
 def result(name: str, passed: bool, text: str, **figures: Any) -> dg.AssetCheckResult:
@@ -108,18 +108,20 @@ def kernel_equals_oracle(tape: Tape, experience: Experience, exact: bool) -> dg.
     """
     from backtest.market.walk import walk_actions
 
-    n = len(experience.start)
-    places = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
-    walk = walk_actions(tape, experience.start[places], experience.action[:, places])
-    alive = walk.result["end"] != End.DEAD
-    seen = {name: getattr(experience, name)[:, places] for name in ("reward", "equity", "end")}
+    n, steps = len(experience.start), min(SAMPLE[1], len(experience.reward) - 1)
+    places = np.unique(np.linspace(0, n - 1, SAMPLE[0]).astype(int))
+    # one step more: the oracle ends its walk on it
+    action = experience.action[: steps + 1, places]
+    walk = walk_actions(tape, experience.start[places], action).result[:steps]
+    alive = walk["end"] != End.DEAD
+    seen = {n: getattr(experience, n)[:steps, places] for n in ("reward", "equity", "end")}
     if experience.components is not None:
-        columns = np.moveaxis(experience.components[:, places], 2, 0)
+        columns = np.moveaxis(experience.components[:steps, places], 2, 0)
         seen |= dict(zip(COMPONENTS, columns, strict=True))
     differing = [
         name
         for name, values in seen.items()
-        if not np.array_equal(walk.result[name][alive], values[alive])
+        if not np.array_equal(walk[name][alive], values[alive])
     ]
     report = result if exact else warning
     return report(

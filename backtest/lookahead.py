@@ -99,4 +99,5 @@ def leaks(bars: Bars, features: Features = shipped, count: int = 7) -> list[Leak
 def different(a: Array, b: Array) -> Array:
     """Return where two arrays differ in value, NaN equal to NaN, bool of the first axis."""
     unequal = (a != b) & ~((a != a) & (b != b))
-    return unequal.reshape(len(a), -1).any(axis=1)
+    rows: Array = unequal.reshape(len(a), -1).any(axis=1)
+    return rows

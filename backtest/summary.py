@@ -286,6 +286,6 @@ def plain(figure: Figure, *, bounds: bool = False) -> str:
     """Return a ratio or a probability, with its interval where there is one."""
     if figure.value is None:
         return ""
-    if not bounds or figure.low is None or figure.high is None:
-        return f"{figure.value:.2f}"
-    return f"{figure.value:.2f} [{figure.low:.2f}, {figure.high:.2f}]"
+    # a negative zero is a zero to people
+    value, low, high = (None if v is None else f"{round(v, 2) + 0.0:.2f}" for v in figure)
+    return f"{value} [{low}, {high}]" if bounds and low and high else str(value)

@@ -62,7 +62,7 @@ def fold_comparisons(
         other = compute(perturbed(bars, cut), config.features.adx_seed)
         again = FoldMarket.fit(config, settings, fold, other)
         compare(f"{name}: scaler", cut, market.scaler.scale, again.scaler.scale)
-        compare(f"{name}: price base", cut, np.float64(market.base), np.float64(again.base))
+        compare(f"{name}: price base", cut, np.array(market.base), np.array(again.base))
         tape, state = getattr(market, name)(table)
         tape2, state2 = getattr(again, name)(other)
         compare(f"{name}: bars", cut, records(tape.bars), records(tape2.bars))

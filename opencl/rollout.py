@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -73,6 +73,40 @@ class Trajectories:
     portfolio: Array | None
     trace: Array | None
     values: Array | None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A rollout that was enqueued; its outputs lie on the device until they are read.
+
+    Attributes:
+        event: of the rollout kernel; with times when it was launched as timed.
+        start: int[n], decision bar of step 0.
+    """
+
+    event: Any
+    start: Array
+    action: DeviceArray
+    reward: DeviceArray
+    equity: DeviceArray
+    end: DeviceArray
+    portfolio: DeviceArray | None
+    trace: DeviceArray | None
+    values: DeviceArray | None
+
+    def read(self) -> Trajectories:
+        """Wait for the kernel and copy everything to the host."""
+        self.event.wait()
+        return Trajectories(
+            start=self.start.astype(np.int32),
+            action=self.action.read(),
+            reward=self.reward.read(),
+            equity=self.equity.read(),
+            end=self.end.read(),
+            portfolio=None if self.portfolio is None else self.portfolio.read().swapaxes(1, 2),
+            trace=None if self.trace is None else self.trace.read(),
+            values=None if self.values is None else self.values.read(),
+        )
 
 
 Variant = Literal["auto", "lanes", "group"]
@@ -207,7 +241,34 @@ class Rollout:
         trace: bool = False,
         values: bool = False,
     ) -> Trajectories:
-        """Walk the same number of episodes under each policy.
+        """Walk the same number of episodes under each policy; arguments as for `launch`."""
+        return self.launch(
+            policies,
+            start,
+            steps,
+            keys,
+            stage_round=stage_round,
+            epsilon=epsilon,
+            portfolio=portfolio,
+            trace=trace,
+            values=values,
+        ).read()
+
+    def launch(
+        self,
+        policies: Sequence[PolicyWeights],
+        start: Array,
+        steps: int,
+        keys: Array,
+        *,
+        stage_round: int,
+        epsilon: float = 0.0,
+        portfolio: bool = False,
+        trace: bool = False,
+        values: bool = False,
+        timed: bool = False,
+    ) -> Launch:
+        """Enqueue a walk of the same number of episodes under each policy.
 
         Args:
             policies: P of them, of one shape.
@@ -219,6 +280,7 @@ class Rollout:
             portfolio: return the portfolio states.
             trace: return every `StepResult`.
             values: return the action values.
+            timed: use the queue whose events carry times.
 
         Raises:
             IndexError: an episode leaves the tape.
@@ -232,9 +294,10 @@ class Rollout:
                 f"{len(policies)} policies and keys {keys.shape} for starts {start.shape}"
             )
         n, device, made = count * each, self.device, self.made
+        queue = device.timed_queue if timed else device.queue
         packed = made.pack(policies)
         w = {name: upload(device, array) for name, array in packed.items()}
-        hidden = self._hidden(count, w)
+        hidden = self._hidden(queue, count, w)
         begin = upload(device, np.ascontiguousarray(start.ravel(), np.int32))
         key = upload(device, np.ascontiguousarray(keys, np.uint32))
         action = empty(device, (steps, n, 4), np.uint8)
@@ -246,8 +309,8 @@ class Rollout:
         heads = len(made.shape.heads)
         q = self._optional(values, (steps, n, heads), np.dtype(np.float32))
         tiles = count * -(-each // made.tile)
-        made.kernel(
-            device.queue,
+        event = made.kernel(
+            queue,
             (tiles * made.items,),
             (made.items,),
             *self.rows.arguments,
@@ -261,22 +324,13 @@ class Rollout:
             np.float32(epsilon),
             np.uint32(stage_round),
         )
-        return Trajectories(
-            start=start.ravel().astype(np.int32),
-            action=action.read(),
-            reward=reward.read(),
-            equity=equity.read(),
-            end=end.read(),
-            portfolio=None if states is None else np.swapaxes(states.read(), 1, 2),
-            trace=None if results is None else results.read(),
-            values=None if q is None else q.read(),
-        )
+        return Launch(event, start.ravel(), action, reward, equity, end, states, results, q)
 
-    def _hidden(self, policies: int, w: Mapping[str, DeviceArray]) -> DeviceArray:
+    def _hidden(self, queue: Any, policies: int, w: Mapping[str, DeviceArray]) -> DeviceArray:
         h1, bars = self.made.shape.hidden[0], len(self.tape.bars)
         hidden = empty(self.device, (policies, bars, h1), np.float32)
         self.made.program.kernel("bar_hidden")(
-            self.device.queue,
+            queue,
             (h1, -(-bars // BARS_PER_ITEM), policies),
             None,
             self.x.buffer,

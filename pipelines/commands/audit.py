@@ -59,7 +59,7 @@ def audit(
     from backtest.publication import publish
     from opencl.reward_audit import bars_audit, synthetic_audit, write_audits
 
-    found = experiment(config, profile, overrides, lake)
+    found = experiment(config, profile, overrides, lake, note=False)
     names = instruments(found.config, instrument)
     stored = notional is None and not synthetic
     done: list[Audit] = []

@@ -15,6 +15,7 @@ from pipelines.commands.options import (
     Overrides,
     Profile,
     experiment,
+    formula_note,
     source_name,
 )
 from pipelines.commands.run import EXIT, check, ended, execute
@@ -60,15 +61,17 @@ def ab(
 
     key, values = two_values(setting)
     labels = (f"{key}={values[0]}", f"{key}={values[1]}")
-    arms = [experiment(config, profile, [*(overrides or ()), label], lake) for label in labels]
+    arms = [
+        experiment(config, profile, [*(overrides or ()), label], lake, note=False)
+        for label in labels
+    ]
     if arms[0].study_id == arms[1].study_id:
         raise ConfigError(
             f"{setting}: both values give the same study; {key} does not change a result, or the "
             "values are equal"
         )
     for label, arm in zip(labels, arms, strict=True):
-        reward = arm.config.reward
-        say(f"{label}: study {arm.study_id}, reward.loss_aversion = {reward.loss_aversion:g}")
+        say(f"{label}: study {arm.study_id}, {formula_note(arm.config)}")
         check(arm)
     source = source_name(config, profile)
     for label, arm in zip(labels, arms, strict=True):

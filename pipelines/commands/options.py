@@ -63,10 +63,12 @@ InstrumentName = Annotated[
 LAKE = Path("lake")
 
 
-def configuration(config: Path | None, profile: str | None, overrides: list[str] | None) -> Config:
+def configuration(
+    config: Path | None, profile: str | None, overrides: list[str] | None, *, note: bool = True
+) -> Config:
     """Return the experiment that CONFIG or --profile names, with every --set applied.
 
-    Prints what a changed reward formula brings with it.
+    Prints what a changed reward formula brings with it, unless told not to.
 
     Raises:
         ConfigError: both are given, or what `backtest.config.load` refuses.
@@ -78,7 +80,8 @@ def configuration(config: Path | None, profile: str | None, overrides: list[str]
         raise ConfigError(f"{config} and --profile {profile}: give one of the two")
     path = config or shipped(profile or DEFAULT_PROFILE)
     found = load(path, overrides or ())
-    if any(override.partition("=")[0].strip() == "reward.formula" for override in overrides or ()):
+    keys = [override.partition("=")[0].strip() for override in overrides or ()]
+    if note and "reward.formula" in keys:
         say(formula_note(found))
     return found
 
@@ -95,13 +98,19 @@ def formula_note(config: Config) -> str:
 
 
 def experiment(
-    config: Path | None, profile: str | None, overrides: list[str] | None, lake: Path
+    config: Path | None,
+    profile: str | None,
+    overrides: list[str] | None,
+    lake: Path,
+    *,
+    note: bool = True,
 ) -> Experiment:
     """Return the experiment on its lake; see `configuration`."""
     from backtest.experiment import Experiment
     from backtest.lake import Lake
 
-    return Experiment(configuration(config, profile, overrides), Lake(lake.absolute()))
+    found = configuration(config, profile, overrides, note=note)
+    return Experiment(found, Lake(lake.absolute()))
 
 
 def instruments(config: Config, name: str | None) -> list[str]:

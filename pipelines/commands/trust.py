@@ -23,6 +23,7 @@ from pipelines.commands.options import (
 from pipelines.console import progress, say, table, write_figures
 
 if TYPE_CHECKING:
+    from backtest.controls import Outcome
     from backtest.lookahead import Leak
     from opencl.lookahead import Comparison
 
@@ -134,7 +135,7 @@ def controls(
     kinds = [kind for kind in KINDS if only in (None, kind)]
     size = QUICK if quick else FULL
     verdicts = []
-    outcomes = []
+    outcomes: list[Outcome] = []
     with progress("controls", len(kinds) * seeds) as step, runner(settings.runtime) as trials:
         for kind in kinds:
             specs = [ControlSpec(kind, size, s, settings.runtime.device) for s in range(seeds)]

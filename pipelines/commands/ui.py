@@ -53,7 +53,9 @@ def ui(
         pass  # registers the instruments as partitions
     url = f"http://{ADDRESS}:{port}"
     say(f"starting Dagster for {frozen.source} on {opened.root}; it takes a few seconds")
-    command = ["-m", "dagster", "dev", "-w", str(ROOT / "workspace.yaml")]
+    # Dagster's newer command needs one package more and starts the same servers
+    command = ["-W", "ignore:Function `dev_command` is superseded", "-m", "dagster", "dev"]
+    command += ["-w", str(ROOT / "workspace.yaml")]
     command += ["-h", ADDRESS, "-p", str(port), "--log-level", "warning"]
     code = serve(
         [sys.executable, *command],
@@ -61,7 +63,7 @@ def ui(
         port,
         lambda: say(f"open {url} (Ctrl-C ends it)"),
         environment={"DAGSTER_HOME": str(folder)},
-        folder=ROOT,
+        folder=folder,
     )
     say("stopped")
     raise typer.Exit(1 if code else 0)

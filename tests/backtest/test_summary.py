@@ -191,4 +191,5 @@ def test_cells():
     assert number(Figure(1234.0)) == "1,234"
     assert number(Figure(None)) == ""
     assert plain(Figure(0.5, None, 1.0), bounds=True) == "0.50"
+    assert plain(Figure(-0.001, -0.004, 0.5), bounds=True) == "0.00 [0.00, 0.50]"
     assert plain(Figure(None)) == ""

@@ -278,7 +278,7 @@ def test_shapes_that_divide_nothing(device, variant, hidden, atoms):
 
 def test_a_network_too_large_for_local_memory_is_refused(device):
     with pytest.raises(DeviceError, match=r"network\.hidden"):
-        RolloutProgram(device, Shape((64_000, 64_000), ATOMS, ALL), "group")
+        RolloutProgram(device, Shape((2**24, 2**24), ATOMS, ALL), "group")
 
 
 def test_a_smaller_tile_gives_the_same_bits(device, monkeypatch):

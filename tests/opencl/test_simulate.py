@@ -19,7 +19,7 @@ from tests.opencl.wrapping import assert_same_records, evaluate, one
 from tests.scenes import params
 
 STEPS, N, START = 160, 70, 100  # 70: one whole group and six more
-MARKETS = list(product(Formula, Fill, (0.0, 1.0)))
+MARKETS = list(product(Formula, Fill, (0.0, 0.3)))
 WRAPPERS = """
 __kernel void test_alive(__constant const MarketParams *p, __global const EpisodeState *s,
                          __global const int *living, __global const Bar *bars,

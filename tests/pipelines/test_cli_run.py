@@ -141,9 +141,8 @@ def test_ab_compares_two_studies_on_one_lake(execution, tmp_path):
     assert first.study_id != second.study_id
     assert options["accept_reward"]
     assert options["overrides"] == ["reward.formula=composite"]
-    assert f"reward.formula=composite: study {first.study_id}, reward.loss_aversion = 1.5" in (
-        done.stdout
-    )
+    line = f"reward.formula=composite: study {first.study_id}, reward.formula = composite, "
+    assert f"{line}reward.loss_aversion = 1.5\n" in done.stdout
     assert "reward.loss_aversion = 1.25" in done.stdout
     rows = {line.split()[0]: line.split() for line in done.stdout.splitlines() if "%" in line}
     # runs, five quantiles, the middle half; then return, exposure, trades and mean position
