@@ -161,18 +161,18 @@ def fold_step(context: dg.AssetExecutionContext, opened: ExperimentResource) -> 
 
 def run_id(context: dg.AssetExecutionContext) -> str:
     """Return the execution that writes a row: that of `skillwalk run`, else this Dagster run."""
-    return context.run.tags.get(RUN_TAG, context.run_id)
+    return context.run.tags.get(RUN_TAG, context.run.run_id)
 
 
 def record_execution(context: dg.AssetExecutionContext, experiment: Experiment) -> None:
     """Record a run that the UI or the daemon started; `skillwalk run` records itself."""
     if RUN_TAG in context.run.tags:
         return
-    stats = context.instance.get_run_record_by_id(context.run_id)
+    stats = context.instance.get_run_record_by_id(context.run.run_id)
     started = datetime.fromtimestamp(stats.start_time, UTC) if stats and stats.start_time else None
-    begin(experiment, context.run_id)
+    begin(experiment, context.run.run_id)
     end = datetime.now(UTC)
-    row = run_row(experiment, context.run_id, f"dagster job {context.job_name}")
+    row = run_row(experiment, context.run.run_id, f"dagster job {context.job_name}")
     record_run(
         experiment.lake, {**row, "started": started or end, "finished": end, "status": "complete"}
     )

@@ -145,9 +145,16 @@ def parse(
         if default is not None:
             tables["reward"]["loss_aversion"] = default
     try:
-        return Config.model_validate(tables)
+        return Config.model_validate(as_tuples(tables))
     except ValidationError as error:
         raise ConfigError(f"{where}: {describe(error)}") from None
+
+
+def as_tuples(value: Any) -> Any:
+    """Return nested tables with TOML's arrays as tuples, which are what the sections hold."""
+    if isinstance(value, Mapping):
+        return {key: as_tuples(part) for key, part in value.items()}
+    return tuple(map(as_tuples, value)) if isinstance(value, list) else value
 
 
 def split_override(override: str) -> tuple[str, Any]:

@@ -125,9 +125,9 @@ def judge(kind: Kind, outcomes: Sequence[Outcome], confidence: float = 0.95) -> 
     """Compare the outcomes of all seeds with what the control demands, by t intervals over seeds.
 
     positive and leak: the mean net PnL a bar lies above 0, and with the leak every seed earns more
-    than `ORACLE_SHARE` of the best. negative and shuffled: the mean PnL before costs covers 0, and
-    net of costs it does not lie above 0. (Whoever trades a martingale pays the costs: net of them
-    it loses, so the net interval need not cover 0.)
+    than `ORACLE_SHARE` of the best. negative: the mean PnL before costs covers 0, and net of costs
+    it does not lie above 0 (whoever trades a martingale pays the costs, so net of them the interval
+    need not cover 0). shuffled: neither lies above 0.
     """
     net = mean_interval(np.array([o.pnl_per_bar for o in outcomes]), confidence=confidence)
     gross = mean_interval(np.array([o.gross_per_bar for o in outcomes]), confidence=confidence)
@@ -138,9 +138,12 @@ def judge(kind: Kind, outcomes: Sequence[Outcome], confidence: float = 0.95) -> 
         demand = f"net above 0 and > {ORACLE_SHARE:.0%} of the best"
     elif kind == "positive":
         passed, demand = above, "net above 0"
-    else:
+    elif kind == "negative":
         covers = gross.low is None or (gross.low <= 0 <= (gross.high or 0.0))
         passed, demand = covers and not above, "gross covers 0, net not above 0"
+    else:
+        found = gross.low is not None and gross.low > 0
+        passed, demand = not (found or above), "neither above 0"
     text = (
         f"{kind}: PnL a bar net {shown(net)}, gross {shown(gross)} over {len(outcomes)} seeds, at "
         f"least {share:.1%} of the best; wanted {demand}: {'holds' if passed else 'FAILS'}"

@@ -49,8 +49,15 @@ def digest(text: str) -> str:
 
 
 def study_settings(config: Config) -> dict[str, Any]:
-    """Return every setting that can change a row, as plain JSON values."""
-    return config.model_dump(mode="json", exclude=NOT_IN_STUDY)
+    """Return every setting that can change a row, as plain JSON values.
+
+    Where an instrument's bars were read from is left out: the bars themselves are in `fold_id`,
+    and the same file has another path on another machine.
+    """
+    settings = config.model_dump(mode="json", exclude=NOT_IN_STUDY)
+    for table in (settings["instrument"], *settings["instruments"].values()):
+        del table["source"]
+    return settings
 
 
 def study_id(config: Config, code: str | None = None) -> str:

@@ -32,7 +32,7 @@ Policy = Literal["error", "drop", "keep"]
 class Section(BaseModel):
     """A frozen table of the TOML file; unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Study(Section):

@@ -59,7 +59,7 @@ def against_rival(summary: Summary, policy: Line, rival: Line | None) -> str:
     earned, held = policy.figure("net_return"), rival.figure("net_return")
     text = (
         f"Out of sample the policy {words}: P = {plain(chance, bounds=True)}, net return "
-        f"{percent(earned)} against {percent(held)}, Sharpe "
+        f"{percent(earned) or 'undefined'} against {percent(held) or 'undefined'}, Sharpe "
         f"{plain(policy.figure('sharpe')) or 'undefined'} against "
         f"{plain(rival.figure('sharpe')) or 'undefined'}."
     )

@@ -28,16 +28,15 @@ class DeviceTape:
     """A tape's rows on a device: the first kernel arguments of everything that walks it."""
 
     def __init__(self, device: Device, tape: Tape) -> None:
-        """Copy parameters, bars and aux; nothing outside [start, stop) leaves the host."""
+        """Copy bars and aux; nothing outside [start, stop) leaves the host."""
         self.tape = tape
-        self.params = upload(device, tape.params.reshape(1))
         self.bars = upload(device, tape.bars)
         self.aux = upload(device, tape.aux)
 
     @property
     def arguments(self) -> tuple[object, object, object]:
-        """Parameters, bars, aux as buffers."""
-        return self.params.buffer, self.bars.buffer, self.aux.buffer
+        """Parameters by value, bars and aux as buffers."""
+        return self.tape.params, self.bars.buffer, self.aux.buffer
 
 
 class Simulator:

@@ -116,7 +116,9 @@ def verify(
     rows: list[Row] = []
     report("random numbers")
     rows += _random_numbers(device, seed)
-    for formula, fill, lot in product(Formula, Fill, (0.0, 0.3)):
+    # Whole lots are a quotient cut to an integer: off by one ulp it loses a lot, and the episode
+    # goes another way. Only powers of two divide exactly on an inexact device.
+    for formula, fill, lot in product(Formula, Fill, (0.0, 0.3 if exact else 0.5)):
         what = f"{formula.name.lower()}, {fill.name.lower()}, " + ("lots" if lot else "fractions")
         report(what)
         rows += _market(simulator(device), rough_params(formula, fill, lot), what, seed, tolerance)

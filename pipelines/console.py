@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from backtest.errors import ConfigError
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -61,14 +63,32 @@ def shown(value: object) -> str:
 
 
 def write_figures(path: Path | None, figures: Mapping[str, Any]) -> None:
-    """Write the figures of a command as JSON and say where; NaN and infinity become null."""
+    """Write the figures of a command as JSON and say where; NaN and infinity become null.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
     if path is None:
         return
     from backtest.lake import write_json
     from backtest.queries import json_value
 
-    write_json(path, json_value(dict(figures)))
+    with written("--json", path):
+        write_json(path, json_value(dict(figures)))
     say(f"figures written to {path}")
+
+
+@contextmanager
+def written(option: str, path: Path) -> Iterator[None]:
+    """Name the option when a file that it asks for cannot be written.
+
+    Raises:
+        ConfigError: says why.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{option} {path}: cannot be written ({error.strerror})") from None
 
 
 class Step(Protocol):

@@ -123,7 +123,7 @@ class Study:
             run_id=self.run_id,
             study_id=self.experiment.study_id,
             status=status,
-            folds=tuple(self.folds),
+            folds=tuple(sorted(self.folds, key=lambda fold: (fold.instrument, fold.key))),
             checks=tuple(self.checks),
             store=store,
         )

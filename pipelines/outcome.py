@@ -78,7 +78,7 @@ class RunOutcome:
         run_id: of table run.
         study_id: the study.
         status: as recorded; "failed" when a fold failed or the reward audit refused the reward.
-        folds: of every instrument, in the order of time.
+        folds: by instrument and time.
         checks: those that did not hold.
         store: the published DuckDB file; None when nothing was published.
     """

@@ -94,16 +94,19 @@ def drawdown_penalty(
     return penalty
 
 
-def loss_penalty(p: Array, closed: Array, result: Array, scale: Array) -> Array:
+def trade_outcome(p: Array, result: Array, scale: Array) -> Array:
+    """Return a closed trade's result as the reward counts it: in scales; literal: in currency."""
+    return result / scale if calibrated(p) else result
+
+
+def loss_penalty(p: Array, closed: Array, outcome: Array) -> Array:
     """Return the calibrated extra charge of a trade that closed at a loss, float32[n]."""
-    loss = np.minimum(np.maximum(np.float32(0), -result) / scale, np.float32(Z_LIMIT))
+    loss = np.minimum(np.maximum(np.float32(0), -outcome), np.float32(Z_LIMIT))
     charge = (p["loss_aversion"] - np.float32(1)) * loss
     return np.where(closed, charge, np.float32(0))
 
 
-def trade_bonus(
-    p: Array, closed: Array, aux: Array, side: Array, result: Array, scale: Array
-) -> Array:
+def trade_bonus(p: Array, closed: Array, aux: Array, side: Array, outcome: Array) -> Array:
     """Return r_aux of one closed trade, float32[n], never negative.
 
     Args:
@@ -111,14 +114,13 @@ def trade_bonus(
         closed: bool[n].
         aux: float32[n], the forecast that counts: at the close (literal), at entry (calibrated).
         side: float32[n], sign of the closed position.
-        result: float32[n], currency, net.
-        scale: see `reward_scale`.
+        outcome: float32[n], see `trade_outcome`.
     """
     zero = np.float32(0)
     alignment = np.maximum(zero, aux * side)
-    profit = np.maximum(zero, result)
+    profit = np.maximum(zero, outcome)
     if calibrated(p):
-        profit = np.minimum(profit / scale, np.float32(Z_LIMIT))
+        profit = np.minimum(profit, np.float32(Z_LIMIT))
     return np.where(closed, p["scale_beta"] * alignment * profit, zero)
 
 

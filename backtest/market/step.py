@@ -62,16 +62,15 @@ def book(
     closed = (q0 != 0) & ((q1 == 0) | flipped)
     units = np.where(reduces, np.minimum(np.abs(d), np.abs(q0)), ZERO)
     realised = units * (price - entry) * p["mult"] * side
-    share = np.where(
-        flipped, np.abs(q0) / np.where(d != 0, np.abs(d), np.float32(1)), np.float32(1)
-    )
+    one = np.float32(1)
+    share = np.where(flipped, np.abs(q0), one) / np.where(flipped, np.abs(d), one)
     old_cost = trade_cost * share + roll_cost
     new_cost = trade_cost - trade_cost * share
     running = s["trade_pnl"] + realised - old_cost
     opens = ((q0 == 0) & (q1 != 0)) | flipped
-    q1_or_1 = np.where(q1 != 0, q1, np.float32(1))
-    average = (q0 * entry + d * price) / q1_or_1
-    entry = np.where((d != 0) & ~reduces, average, entry)
+    adds = (d != 0) & ~reduces
+    average = np.where(adds, q0 * entry + d * price, one) / np.where(adds, q1, one)
+    entry = np.where(adds, average, entry)
     entry = np.where(opens, price, entry)
     return Ledger(
         entry_price=np.where(q1 == 0, ZERO, entry),
@@ -194,18 +193,20 @@ def advance(
     ruin_result = np.where(open_trade, ledger.trade_pnl + unrealised, ZERO)
 
     pnl_z = terms.pnl_score(p, gross, tx_cost, ema, var, scale)
+    outcome = terms.trade_outcome(p, ledger.result, scale)
+    ruin_outcome = terms.trade_outcome(p, ruin_result, scale)
     if calibrated:
-        asym = pnl_z - terms.loss_penalty(p, ledger.closed, ledger.result, scale)
-        asym = asym - terms.loss_penalty(p, open_trade, ruin_result, scale)
-        rent = hold_time * p["time_decay_rate"] * np.abs(q1) / p["max_position"]
-        rent = np.minimum(rent, p["max_hold_penalty"])
+        asym = pnl_z - terms.loss_penalty(p, ledger.closed, outcome)
+        asym = asym - terms.loss_penalty(p, open_trade, ruin_outcome)
+        rent = hold_time * p["time_decay_rate"] * np.abs(q1)
+        rent = np.minimum(rent / p["max_position"], p["max_hold_penalty"])
         aux0, aux1 = s["aux_at_entry"], ledger.aux_at_entry
     else:
         asym = np.where(pnl_z >= 0, pnl_z, pnl_z * p["loss_aversion"])
         rent = hold_time * p["time_decay_rate"]
         aux0 = aux1 = aux
-    bonus = terms.trade_bonus(p, ledger.closed, aux0, np.sign(q0), ledger.result, scale)
-    bonus = bonus + terms.trade_bonus(p, open_trade, aux1, np.sign(q1), ruin_result, scale)
+    bonus = terms.trade_bonus(p, ledger.closed, aux0, np.sign(q0), outcome)
+    bonus = bonus + terms.trade_bonus(p, open_trade, aux1, np.sign(q1), ruin_outcome)
     trend, vol = terms.regime(p, bar["adx"], bar["cusum"])
     idle = np.minimum(flat_counter * p["idle_scale"], p["max_idle_penalty"])
     values = (dsr, pnl_z, dd_penalty, idle, trend, vol, asym, rent, tx_cost, bonus)

@@ -2,7 +2,7 @@
 // min and max, not fmin and fmax: no value is NaN, and guarding against it doubles their cost.
 
 // values[i] of three. Selects: work-items side by side would make a gather of the load.
-inline float one_of(__constant const float *values, const int i)
+inline float one_of(const float *values, const int i)
 {
     const float first = values[0];
     const float second = values[1];
@@ -11,7 +11,7 @@ inline float one_of(__constant const float *values, const int i)
 }
 
 // The position an action (direction, magnitude, order, urgency) asks for.
-inline float target_position(__constant const MarketParams *p, const float position, const int4 action)
+inline float target_position(const MarketParams *p, const float position, const int4 action)
 {
     const float size = one_of(p->magnitude, action.y) * p->max_position;
     float target = 0.0f;
@@ -21,7 +21,7 @@ inline float target_position(__constant const MarketParams *p, const float posit
 }
 
 // Units to trade now, signed: whole lots, and no dust left behind.
-inline float position_change(__constant const MarketParams *p, const float position,
+inline float position_change(const MarketParams *p, const float position,
                              const float target, const float urgency)
 {
     float delta = (target - position) * urgency;
@@ -33,13 +33,13 @@ inline float position_change(__constant const MarketParams *p, const float posit
 }
 
 // Whether an order trades at the close of its own bar.
-inline bool at_close(__constant const MarketParams *p, const int order)
+inline bool at_close(const MarketParams *p, const int order)
 {
     return order == ORDER_MARKET && p->fill == FILL_CLOSE;
 }
 
 // Units filled; *price receives the fill price, close[b+1] where nothing fills.
-inline float order_fill(__constant const MarketParams *p, const Bar bar, const Bar nxt,
+inline float order_fill(const MarketParams *p, const Bar bar, const Bar nxt,
                         const float c0, const float delta, const int order, float *price)
 {
     const bool buy = delta > 0.0f;

@@ -14,7 +14,7 @@ typedef struct {
 inline float sign_of(const float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : 0.0f); }
 
 // Book one fill into the trade ledger; a flip closes the old trade and opens the rest.
-inline Ledger book(const EpisodeState *s, __constant const MarketParams *p, const float q1, const float d,
+inline Ledger book(const EpisodeState *s, const MarketParams *p, const float q1, const float d,
                    const float price, const float entry, const float trade_cost,
                    const float roll_cost, const float aux)
 {
@@ -25,13 +25,14 @@ inline Ledger book(const EpisodeState *s, __constant const MarketParams *p, cons
     const bool closed = q0 != 0.0f && (q1 == 0.0f || flipped);
     const float units = reduces ? min(fabs(d), fabs(q0)) : 0.0f;
     const float realised = units * (price - entry) * p->mult * side;
-    const float share = flipped ? fabs(q0) / fabs(d) : 1.0f;
+    const float share = (flipped ? fabs(q0) : 1.0f) / (flipped ? fabs(d) : 1.0f);
     const float old_cost = trade_cost * share + roll_cost;
     const float new_cost = trade_cost - trade_cost * share;
     const float running = s->trade_pnl + realised - old_cost;
     const bool opens = (q0 == 0.0f && q1 != 0.0f) || flipped;
-    const float average = (q0 * entry + d * price) / (q1 != 0.0f ? q1 : 1.0f);
-    float entry1 = d != 0.0f && !reduces ? average : entry;
+    const bool adds = d != 0.0f && !reduces;
+    const float average = (adds ? q0 * entry + d * price : 1.0f) / (adds ? q1 : 1.0f);
+    float entry1 = adds ? average : entry;
     entry1 = opens ? price : entry1;
     Ledger ledger;
     ledger.entry_price = q1 == 0.0f ? 0.0f : entry1;
@@ -44,10 +45,14 @@ inline Ledger book(const EpisodeState *s, __constant const MarketParams *p, cons
     return ledger;
 }
 
-// One bar in one load: read member by member, it becomes eight gathers on a CPU.
+// One bar in one or two loads; read member by member it takes eight.
 inline Bar bar_at(__global const Bar *bars, const int i)
 {
+#ifdef cl_intel_vec_len_hint // Intel's CPU vectoriser makes gathers of an aligned load
     const float8 raw = vload8(i, (__global const float *)bars);
+#else
+    const float8 raw = *(__global const float8 *)(bars + i);
+#endif
     Bar bar;
     bar.open = raw.s0;
     bar.high = raw.s1;
@@ -63,7 +68,7 @@ inline Bar bar_at(__global const Bar *bars, const int i)
 // Advance one episode towards a target position; *s becomes the state at close[b+1].
 // Always inlined: a compiler that keeps the call keeps the state in memory too.
 inline __attribute__((always_inline)) StepResult
-advance(__constant const MarketParams *p, EpisodeState *s, const float target, const float urgency,
+advance(const MarketParams *p, EpisodeState *s, const float target, const float urgency,
         const int order, const Bar bar, const Bar nxt, const int t, const bool last, const float aux)
 {
     const float mult = p->mult;
@@ -126,11 +131,14 @@ advance(__constant const MarketParams *p, EpisodeState *s, const float target, c
     const float ruin_result = open_trade ? ledger.trade_pnl + unrealised : 0.0f;
 
     r.pnl_z = pnl_score(p, gross, tx_cost, ema, var, scale);
+    const float outcome = trade_outcome(p, ledger.result, scale);
+    const float ruin_outcome = trade_outcome(p, ruin_result, scale);
     float aux0, aux1;
     if (calibrated(p)) {
-        r.asym = r.pnl_z - loss_penalty(p, ledger.closed, ledger.result, scale);
-        r.asym = r.asym - loss_penalty(p, open_trade, ruin_result, scale);
-        r.hold_rent = min(hold_time * p->time_decay_rate * fabs(q1) / p->max_position, p->max_hold_penalty);
+        r.asym = r.pnl_z - loss_penalty(p, ledger.closed, outcome);
+        r.asym = r.asym - loss_penalty(p, open_trade, ruin_outcome);
+        const float rent = hold_time * p->time_decay_rate * fabs(q1);
+        r.hold_rent = min(rent / p->max_position, p->max_hold_penalty);
         aux0 = s->aux_at_entry;
         aux1 = ledger.aux_at_entry;
     } else {
@@ -139,8 +147,8 @@ advance(__constant const MarketParams *p, EpisodeState *s, const float target, c
         aux0 = aux;
         aux1 = aux;
     }
-    r.r_aux = trade_bonus(p, ledger.closed, aux0, sign_of(q0), ledger.result, scale);
-    r.r_aux = r.r_aux + trade_bonus(p, open_trade, aux1, sign_of(q1), ruin_result, scale);
+    r.r_aux = trade_bonus(p, ledger.closed, aux0, sign_of(q0), outcome);
+    r.r_aux = r.r_aux + trade_bonus(p, open_trade, aux1, sign_of(q1), ruin_outcome);
     r.trend = regime(p, bar.adx, bar.cusum, &r.vol);
     r.idle = min(flat_counter * p->idle_scale, p->max_idle_penalty);
     r.tx_cost = tx_cost;
@@ -175,7 +183,7 @@ advance(__constant const MarketParams *p, EpisodeState *s, const float target, c
 
 // Advance one episode by one bar under an action (direction, magnitude, order, urgency).
 inline __attribute__((always_inline)) StepResult
-step(__constant const MarketParams *p, EpisodeState *s, const int4 action, const Bar bar, const Bar nxt,
+step(const MarketParams *p, EpisodeState *s, const int4 action, const Bar bar, const Bar nxt,
      const int t, const bool last, const float aux)
 {
     const float target = target_position(p, s->position, action);
@@ -183,7 +191,7 @@ step(__constant const MarketParams *p, EpisodeState *s, const int4 action, const
 }
 
 // A fresh episode: flat, with the initial capital as cash and peak.
-inline EpisodeState reset(__constant const MarketParams *p)
+inline EpisodeState reset(const MarketParams *p)
 {
     EpisodeState s = {0};
     s.cash = p->initial_capital;

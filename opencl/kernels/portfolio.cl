@@ -1,6 +1,6 @@
 // The portfolio part of the state vector. Twin of backtest/market/portfolio.py.
 
-inline void portfolio_state(__constant const MarketParams *p, const EpisodeState *s, const Bar bar,
+inline void portfolio_state(const MarketParams *p, const EpisodeState *s, const Bar bar,
                             const int t, float *out) // [N_PORTFOLIO]
 {
     const float scale = reward_scale(p, bar.sigma);

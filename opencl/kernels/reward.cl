@@ -1,17 +1,17 @@
 // The composite reward. Twin of backtest/market/reward.py: same names, same order of operations.
 
-inline bool calibrated(__constant const MarketParams *p) { return p->formula == FORMULA_CALIBRATED; }
+inline bool calibrated(const MarketParams *p) { return p->formula == FORMULA_CALIBRATED; }
 
 inline float clip(const float x, const float low, const float high) { return min(max(x, low), high); }
 
 // One sigma (at least a tick) of a full position, in currency.
-inline float reward_scale(__constant const MarketParams *p, const float sigma)
+inline float reward_scale(const MarketParams *p, const float sigma)
 {
     return max(sigma, p->tick_size) * p->mult * p->max_position;
 }
 
 // Differential Sharpe ratio (Moody & Saffell 2001) from the moments A, B before the step.
-inline float differential_sharpe(__constant const MarketParams *p, const float A, const float B,
+inline float differential_sharpe(const MarketParams *p, const float A, const float B,
                                  const float dA, const float dB, const float equity0,
                                  const float scale, const float exposure, const int t)
 {
@@ -28,7 +28,7 @@ inline float differential_sharpe(__constant const MarketParams *p, const float A
 }
 
 // The step's PnL as a z-score; literal: of the policy's own history.
-inline float pnl_score(__constant const MarketParams *p, const float gross, const float tx_cost,
+inline float pnl_score(const MarketParams *p, const float gross, const float tx_cost,
                        const float ema, const float var, const float scale)
 {
     if (calibrated(p)) {
@@ -38,7 +38,7 @@ inline float pnl_score(__constant const MarketParams *p, const float gross, cons
 }
 
 // Drawdown term; calibrated: only what deepens the drawdown beyond dd_excess.
-inline float drawdown_penalty(__constant const MarketParams *p, const float peak, const float equity,
+inline float drawdown_penalty(const MarketParams *p, const float peak, const float equity,
                               const float excess, const float dd_excess, const float scale)
 {
     if (calibrated(p)) {
@@ -48,29 +48,34 @@ inline float drawdown_penalty(__constant const MarketParams *p, const float peak
     return max(0.0f, depth - p->dd_threshold);
 }
 
-// Calibrated extra charge of a trade that closed at a loss.
-inline float loss_penalty(__constant const MarketParams *p, const bool closed, const float result,
-                          const float scale)
+// Result of a closed trade as the reward counts it: in scales; literal: in currency.
+inline float trade_outcome(const MarketParams *p, const float result, const float scale)
 {
-    const float loss = min(max(0.0f, -result) / scale, Z_LIMIT);
+    return calibrated(p) ? result / scale : result;
+}
+
+// Calibrated extra charge of a trade that closed at a loss.
+inline float loss_penalty(const MarketParams *p, const bool closed, const float outcome)
+{
+    const float loss = min(max(0.0f, -outcome), Z_LIMIT);
     const float charge = (p->loss_aversion - 1.0f) * loss;
     return closed ? charge : 0.0f;
 }
 
 // r_aux of one closed trade, never negative.
-inline float trade_bonus(__constant const MarketParams *p, const bool closed, const float aux,
-                         const float side, const float result, const float scale)
+inline float trade_bonus(const MarketParams *p, const bool closed, const float aux,
+                         const float side, const float outcome)
 {
     const float alignment = max(0.0f, aux * side);
-    float profit = max(0.0f, result);
+    float profit = max(0.0f, outcome);
     if (calibrated(p)) {
-        profit = min(profit / scale, Z_LIMIT);
+        profit = min(profit, Z_LIMIT);
     }
     return closed ? p->scale_beta * alignment * profit : 0.0f;
 }
 
 // Regime factors in [0.5, 2] from the raw ADX (0-100); *vol from the raw CUSUM.
-inline float regime(__constant const MarketParams *p, const float adx, const float cusum, float *vol)
+inline float regime(const MarketParams *p, const float adx, const float cusum, float *vol)
 {
     const float reference = calibrated(p) ? p->cusum_ref : 0.5f;
     *vol = clip(cusum / reference, 0.5f, 2.0f);
@@ -78,7 +83,7 @@ inline float regime(__constant const MarketParams *p, const float adx, const flo
 }
 
 // The reward: weighted terms added left to right.
-inline float weighted_sum(__constant const MarketParams *p, const StepResult *c)
+inline float weighted_sum(const MarketParams *p, const StepResult *c)
 {
     float balance = 2.0f - c->trend;
     if (calibrated(p)) {

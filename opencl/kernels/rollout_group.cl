@@ -29,7 +29,7 @@ inline float expected_local(__local const float *logits, __global const float *z
 // Local memory: h1 [HIDDEN][TILE] (its place is reused for logits), h2 [HIDDEN][TILE],
 // f [N_PORTFOLIO][TILE], q [N_HEADS][TILE].
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
-    __constant const MarketParams *params,
+    const MarketParams params,
     __global const Bar *restrict bars,     // [bars]
     __global const float *restrict aux,    // [bars]
     __global const float *restrict hidden, // [policies][bars][HIDDEN1]
@@ -64,12 +64,12 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
     // Items 0..TILE-1 own one episode each; surplus ones shadow the last episode and write nothing.
     const int own = policy * per_policy + first + min(j, count - 1);
     const int own_bar = start[own] - first_bar;
-    EpisodeState state = reset(params);
+    EpisodeState state = reset(&params);
     bool alive = j < count;
     for (int t = 0; t <= steps; t++) {
         if (j < TILE) {
             float mine[N_PORTFOLIO];
-            portfolio_state(params, &state, bars[own_bar + t], t, mine);
+            portfolio_state(&params, &state, bars[own_bar + t], t, mine);
             for (int k = 0; k < N_PORTFOLIO; k++) {
                 f[k * TILE + j] = mine[k];
             }
@@ -146,7 +146,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
             if (alive) {
                 const int bar = own_bar + t;
                 action = choose(mine, epsilon, keys[policy], stage_round, (uint)(first + j), (uint)t);
-                r = step(params, &state, action, bars[bar], bars[bar + 1], t, t == steps - 1, aux[bar]);
+                r = step(&params, &state, action, bars[bar], bars[bar + 1], t, t == steps - 1, aux[bar]);
                 alive = r.end == END_RUNNING;
             }
             record_step(actions, rewards, equity, ends, trace, row, action, &r);

@@ -45,7 +45,7 @@ inline lanes_t expected_lanes(const lanes_t *logits, __global const float *z)
 }
 
 __kernel void rollout_lanes(
-    __constant const MarketParams *params,
+    const MarketParams params,
     __global const Bar *restrict bars,     // [bars]
     __global const float *restrict aux,    // [bars]
     __global const float *restrict hidden, // [policies][bars][HIDDEN1]
@@ -76,7 +76,7 @@ __kernel void rollout_lanes(
     EpisodeState state[LANES];
     bool alive[LANES];
     for (int i = 0; i < LANES; i++) {
-        state[i] = reset(params);
+        state[i] = reset(&params);
         alive[i] = i < count;
     }
     lanes_t a[HIDDEN1 > HIDDEN2 ? HIDDEN1 : HIDDEN2];
@@ -89,7 +89,7 @@ __kernel void rollout_lanes(
             const int episode = policy * per_policy + first + min(i, count - 1);
             const int bar = start[episode] + t - first_bar;
             float own[N_PORTFOLIO];
-            portfolio_state(params, &state[i], bars[bar], t, own);
+            portfolio_state(&params, &state[i], bars[bar], t, own);
             for (int k = 0; k < N_PORTFOLIO; k++) {
                 ((float *)&f[k])[i] = own[k];
             }
@@ -137,7 +137,7 @@ __kernel void rollout_lanes(
             if (alive[i]) {
                 const int bar = start[episode] + t - first_bar;
                 action = choose(own, epsilon, keys[policy], stage_round, (uint)id, (uint)t);
-                r = step(params, &state[i], action, bars[bar], bars[bar + 1], t, t == steps - 1, aux[bar]);
+                r = step(&params, &state[i], action, bars[bar], bars[bar + 1], t, t == steps - 1, aux[bar]);
                 alive[i] = r.end == END_RUNNING;
             }
             record_step(actions, rewards, equity, ends, trace, row, action, &r);

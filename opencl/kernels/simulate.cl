@@ -5,7 +5,7 @@
 
 // Advance an episode towards a target if it is alive; a dead one keeps its state.
 inline __attribute__((always_inline)) StepResult
-advance_alive(__constant const MarketParams *p, EpisodeState *s, bool *alive, const float target,
+advance_alive(const MarketParams *p, EpisodeState *s, bool *alive, const float target,
               const float urgency, const int order, const Bar bar, const Bar nxt, const int t,
               const bool last, const float aux)
 {
@@ -19,7 +19,7 @@ advance_alive(__constant const MarketParams *p, EpisodeState *s, bool *alive, co
 
 // The same under an action (direction, magnitude, order, urgency).
 inline __attribute__((always_inline)) StepResult
-step_alive(__constant const MarketParams *p, EpisodeState *s, bool *alive, const int4 action,
+step_alive(const MarketParams *p, EpisodeState *s, bool *alive, const int4 action,
            const Bar bar, const Bar nxt, const int t, const bool last, const float aux)
 {
     const float target = target_position(p, s->position, action);
@@ -29,7 +29,7 @@ step_alive(__constant const MarketParams *p, EpisodeState *s, bool *alive, const
 
 // Target positions in, equity out. targets and the optional trace are [steps][n]: neighbours read
 // and write neighbours.
-__kernel void portfolio_sim_kernel(__constant const MarketParams *params, __global const Bar *restrict bars,
+__kernel void portfolio_sim_kernel(const MarketParams params, __global const Bar *restrict bars,
                                    __global const float *restrict aux,
                                    __global const int *restrict start,     // [n], global bars
                                    __global const float *restrict targets, // [steps][n], units
@@ -38,14 +38,14 @@ __kernel void portfolio_sim_kernel(__constant const MarketParams *params, __glob
                                    const int first_bar, const int n, const int steps)
 {
     const int i = get_global_id(0);
-    EpisodeState state = reset(params);
+    EpisodeState state = reset(&params);
     bool alive = true;
     int bar = start[i] - first_bar;
     Bar now = bar_at(bars, bar);
     for (int t = 0; t < steps; t++, bar++) {
         const Bar nxt = bar_at(bars, bar + 1);
         const long row = (long)t * n + i;
-        const StepResult r = advance_alive(params, &state, &alive, targets[row], 1.0f, ORDER_MARKET, now,
+        const StepResult r = advance_alive(&params, &state, &alive, targets[row], 1.0f, ORDER_MARKET, now,
                                            nxt, t, t == steps - 1, aux[bar]);
         equity[row] = state.portfolio_val;
         if (trace != 0) {
@@ -56,7 +56,7 @@ __kernel void portfolio_sim_kernel(__constant const MarketParams *params, __glob
 }
 
 // Actions in, every result and every state on the way out.
-__kernel void action_sim_kernel(__constant const MarketParams *params, __global const Bar *restrict bars,
+__kernel void action_sim_kernel(const MarketParams params, __global const Bar *restrict bars,
                                 __global const float *restrict aux,
                                 __global const int *restrict start,      // [n], global bars
                                 __global const uchar4 *restrict actions, // [steps][n]
@@ -65,13 +65,13 @@ __kernel void action_sim_kernel(__constant const MarketParams *params, __global 
                                 const int first_bar, const int n, const int steps)
 {
     const int i = get_global_id(0);
-    EpisodeState state = reset(params);
+    EpisodeState state = reset(&params);
     bool alive = true;
     int bar = start[i] - first_bar;
     states[i] = state;
     for (int t = 0; t < steps; t++, bar++) {
         const long row = (long)t * n + i;
-        trace[row] = step_alive(params, &state, &alive, convert_int4(actions[row]), bar_at(bars, bar),
+        trace[row] = step_alive(&params, &state, &alive, convert_int4(actions[row]), bar_at(bars, bar),
                                 bar_at(bars, bar + 1), t, t == steps - 1, aux[bar]);
         states[row + n] = state;
     }
@@ -88,7 +88,7 @@ inline int4 random_action(const uint word)
 }
 
 // The market alone, as fast as it goes, under random actions: one word of Philox a step.
-__kernel void random_sim_kernel(__constant const MarketParams *params, __global const Bar *restrict bars,
+__kernel void random_sim_kernel(const MarketParams params, __global const Bar *restrict bars,
                                 __global const float *restrict aux,
                                 __global const int *restrict start,    // [n], global bars
                                 __global float *restrict rewards,      // [steps][n]
@@ -97,7 +97,7 @@ __kernel void random_sim_kernel(__constant const MarketParams *params, __global 
                                 const int steps)
 {
     const int i = get_global_id(0);
-    EpisodeState state = reset(params);
+    EpisodeState state = reset(&params);
     bool alive = true;
     int bar = start[i] - first_bar;
     Bar now = bar_at(bars, bar);
@@ -105,7 +105,7 @@ __kernel void random_sim_kernel(__constant const MarketParams *params, __global 
         uint4 words = philox4x32_10((uint4)(stage_round, (uint)i, (uint)block, 0u), key);
         for (int t = block; t < min(block + 4, steps); t++, bar++) {
             const Bar nxt = bar_at(bars, bar + 1);
-            const StepResult r = step_alive(params, &state, &alive, random_action(words.x), now, nxt, t,
+            const StepResult r = step_alive(&params, &state, &alive, random_action(words.x), now, nxt, t,
                                             t == steps - 1, aux[bar]);
             rewards[(long)t * n + i] = r.reward;
             words = words.yzwx;

@@ -118,7 +118,10 @@ def chosen_instruments(
     profile: str | None,
     overrides: list[str] | None,
 ) -> list[tuple[str, Instrument]]:
-    """Return names and settings of what to ingest; a bare file starts from the defaults."""
+    """Return names and settings of what to ingest.
+
+    A bare file starts from the defaults, a shipped example from the shipped experiment.
+    """
     from backtest.config import Instrument
     from backtest.data.source import stem
 
@@ -132,7 +135,7 @@ def chosen_instruments(
         return [(name, found.instrument_settings(name))]
     example = source.removeprefix("example:")
     chosen = name or (stem(Path(source)) if example == source else example.upper())
-    if config is None and profile is None and not overrides:
+    if config is None and profile is None and not overrides and example == source:
         return [(chosen, Instrument())]
     return [(chosen, configuration(config, profile, overrides).instrument_settings(chosen))]
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 DEVICES_EXAMPLE = "Example: skillwalk devices --json devices.json"
 VERIFY_EXAMPLE = "Example: skillwalk verify --device cpu"
 BENCH_EXAMPLE = "Example: skillwalk bench --quick --json rates.json"
+DeviceName = Annotated[
+    str,
+    typer.Option("--device", metavar="NAME", help="auto, gpu, cpu, or a part of a device's name."),
+]
 PARTS = 11  # progress reports of a verification
 DEVICE_COLUMNS = ("", "kind", "name", "platform", "driver", "units", "memory", "float32")
 
@@ -56,32 +60,42 @@ def devices(json: JsonFile = None) -> None:
 
 def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, about a minute.")] = False,
+    device: DeviceName = "auto",
     json: JsonFile = None,
 ) -> None:
-    """Measure this machine: market, rollout and learner rates, each beside its peer.
+    """Measure this machine: market, rollout and feature rates, each with its size and unit.
 
     Needs a checkout: the benchmarks live in tests/bench.
     """
     import subprocess
     import sys
+    from tempfile import TemporaryDirectory
+
+    from backtest.lake import read_json
+    from backtest.summary import counted
 
     root = Path(__file__).resolve().parents[2]
     if not (root / "tests" / "bench" / "__main__.py").is_file():
         raise ConfigError(
             f"{root / 'tests' / 'bench'}: no benchmarks here; run bench from a complete checkout"
         )
-    command = [sys.executable, "-m", "tests.bench"]
-    command += ["--quick"] if quick else []
-    command += ["--json", str(json.absolute())] if json else []
-    ended = subprocess.run(command, cwd=root, check=False)
-    # a signal's number is negative: the benchmark did not end by itself
-    raise typer.Exit(ended.returncode if ended.returncode >= 0 else 1)
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "rates.json"
+        command = [sys.executable, "-m", "tests.bench", "--device", device, "--json", str(out)]
+        ended = subprocess.run(command + ["--quick"] * quick, cwd=root, check=False)
+        if ended.returncode:
+            # a signal's number is negative: the benchmark did not end by itself
+            raise typer.Exit(max(ended.returncode, 1))
+        figures = read_json(out)
+    write_figures(json, figures)
+    missing = sum(row["figure"] is None for row in figures["rows"])
+    left = f", {missing} not measured" if missing else ""
+    measured = counted(len(figures["rows"]) - missing, "figure")
+    say(f"bench {figures['device']['name']}: {measured}{left}")
 
 
 def verify(
-    device: Annotated[
-        str, typer.Option(metavar="NAME", help="auto, gpu, cpu, or a part of a device's name.")
-    ] = "auto",
+    device: DeviceName = "auto",
     every: Annotated[bool, typer.Option("--all", help="Every device, one after another.")] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of bars and actions.")] = 0,
     json: JsonFile = None,

@@ -16,7 +16,7 @@ from pipelines.commands.options import (
     experiment,
     instruments,
 )
-from pipelines.console import say, table, write_figures
+from pipelines.console import say, table, write_figures, written
 
 if TYPE_CHECKING:
     from opencl.target_run import Outcome
@@ -86,7 +86,8 @@ def simulate(
         say("the target at the last bar is not traded: no bar follows it")
     show(outcomes, found.config.evaluation.confidence)
     if out is not None:
-        write_equity(out, outcomes)
+        with written("--out", out):
+            write_equity(out, outcomes)
         say(f"equity written to {out}")
     write_figures(json, simulate_figures(name, outcomes))
 

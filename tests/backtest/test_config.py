@@ -61,6 +61,8 @@ def test_a_formula_brings_its_loss_aversion():
         ("lerner.batch=3", "lerner", "unknown key"),
         ("learner.batch=many", "learner.batch", "integer"),
         ("learner.batch=0", "learner.batch", "greater than 0"),
+        ("learner.updates=true", "learner.updates", "integer"),
+        ('learner.updates="5"', "learner.updates", "integer"),
         ("learner.gamma=1.0", "learner.gamma", "less than 1"),
         ("folds.warmup=100", "folds.warmup", "605"),
         ("folds.purge=5", "folds.purge", "13"),

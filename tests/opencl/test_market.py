@@ -10,11 +10,11 @@ from backtest.market.rough import rough_actions, rough_bars, rough_params, rough
 from backtest.market.step import advance, book, reset, step
 from backtest.market.walk import walk_actions
 from opencl.simulate import MARKET_FILES
-from tests.opencl.wrapping import assert_same_records, evaluate, one
+from tests.opencl.wrapping import assert_same_records, evaluate
 from tests.scenes import FULL, THIRD, action, bars, params
 
 WRAPPERS = """
-__kernel void test_step(__constant const MarketParams *p, __global const EpisodeState *s,
+__kernel void test_step(const MarketParams p, __global const EpisodeState *s,
                         __global const int4 *action, __global const Bar *bar,
                         __global const Bar *nxt, __global const int *t, __global const int *last,
                         __global const float *aux, __global EpisodeState *new,
@@ -22,11 +22,11 @@ __kernel void test_step(__constant const MarketParams *p, __global const Episode
 {
     const int i = get_global_id(0);
     EpisodeState mine = s[i];
-    result[i] = step(p, &mine, action[i], bar[i], nxt[i], t[i], last[i] != 0, aux[i]);
+    result[i] = step(&p, &mine, action[i], bar[i], nxt[i], t[i], last[i] != 0, aux[i]);
     new[i] = mine;
 }
 
-__kernel void test_advance(__constant const MarketParams *p, __global const EpisodeState *s,
+__kernel void test_advance(const MarketParams p, __global const EpisodeState *s,
                            __global const float *target, __global const float *urgency,
                            __global const int *order, __global const Bar *bar,
                            __global const Bar *nxt, __global const int *t,
@@ -35,18 +35,18 @@ __kernel void test_advance(__constant const MarketParams *p, __global const Epis
 {
     const int i = get_global_id(0);
     EpisodeState mine = s[i];
-    result[i] = advance(p, &mine, target[i], urgency[i], order[i], bar[i], nxt[i], t[i],
+    result[i] = advance(&p, &mine, target[i], urgency[i], order[i], bar[i], nxt[i], t[i],
                         last[i] != 0, aux[i]);
     new[i] = mine;
 }
 
-__kernel void test_book(__constant const MarketParams *p, __global const EpisodeState *s,
+__kernel void test_book(const MarketParams p, __global const EpisodeState *s,
                         __global const float *x, const int n, __global float *out,
                         __global int *flags)
 {
     const int i = get_global_id(0); // x (7, n): q1, d, price, entry, trade_cost, roll_cost, aux
     const EpisodeState mine = s[i];
-    const Ledger l = book(&mine, p, x[i], x[n + i], x[2 * n + i], x[3 * n + i], x[4 * n + i],
+    const Ledger l = book(&mine, &p, x[i], x[n + i], x[2 * n + i], x[3 * n + i], x[4 * n + i],
                           x[5 * n + i], x[6 * n + i]);
     out[i] = l.entry_price;
     out[n + i] = l.trade_pnl;
@@ -69,10 +69,10 @@ __kernel void test_bar_at(__global const Bar *bars, __global Bar *out)
     out[i] = bar_at(bars, i);
 }
 
-__kernel void test_fresh(__constant const MarketParams *p, __global EpisodeState *state,
+__kernel void test_fresh(const MarketParams p, __global EpisodeState *state,
                          __global StepResult *result)
 {
-    state[0] = reset(p);
+    state[0] = reset(&p);
     result[0] = dead_step();
 }
 """
@@ -90,7 +90,7 @@ def run_step(program, p, s, action, bar, nxt, t, last, aux):
     n = len(s)
     given = s, action.astype(np.int32), bar, nxt, t.astype(np.int32), last.astype(np.int32)
     return evaluate(
-        program, "test_step", n, one(p), *given, aux.astype(np.float32),
+        program, "test_step", n, p, *given, aux.astype(np.float32),
         out=[np.empty(n, STATE.dtype), np.empty(n, STEP.dtype)],
     )  # fmt: skip
 
@@ -236,7 +236,7 @@ def test_advance_towards_targets(program, fill):
     t, last = np.full(n, 70, np.int32), np.zeros(n, np.int32)
     given = target, urgency, order, table[:-1], table[1:], t
     new, result = evaluate(
-        program, "test_advance", n, one(p), s, *given, last, aux[:-1],
+        program, "test_advance", n, p, s, *given, last, aux[:-1],
         out=[np.empty(n, STATE.dtype), np.empty(n, STEP.dtype)],
     )  # fmt: skip
     wanted, expected = advance(p, s, *given, last != 0, aux[:-1])
@@ -256,7 +256,7 @@ def test_book(program):
     aux = rng.uniform(-1, 1, n).astype(np.float32)
     x = np.stack([q1, d, price, entry, *costs, aux])
     out, flags = evaluate(
-        program, "test_book", n, one(p), s, x, np.int32(n),
+        program, "test_book", n, p, s, x, np.int32(n),
         out=[np.empty((5, n), np.float32), np.empty((2, n), np.int32)],
     )  # fmt: skip
     ledger = book(s, p, *x)
@@ -283,7 +283,7 @@ def test_bar_at_reads_every_field(program):
 def test_reset_and_dead_step(program):
     p = rough_params(Formula.COMPOSITE, Fill.CLOSE)
     state, result = evaluate(
-        program, "test_fresh", 1, one(p), out=[np.empty(1, STATE.dtype), np.empty(1, STEP.dtype)]
+        program, "test_fresh", 1, p, out=[np.empty(1, STATE.dtype), np.empty(1, STEP.dtype)]
     )
     assert_same_records(reset(p, 1), state)
     dead = np.zeros(1, STEP.dtype)

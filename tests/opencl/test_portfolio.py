@@ -10,17 +10,17 @@ from backtest.market.rough import rough_bars, rough_params
 from backtest.market.step import reset
 from opencl.simulate import MARKET_FILES
 from tests.opencl.test_market import random_states
-from tests.opencl.wrapping import evaluate, one
+from tests.opencl.wrapping import evaluate
 
 WRAPPER = """
-__kernel void test_portfolio_state(__constant const MarketParams *p, __global const EpisodeState *s,
+__kernel void test_portfolio_state(const MarketParams p, __global const EpisodeState *s,
                                    __global const Bar *bar, __global const int *t,
                                    __global float *out)
 {
     const int i = get_global_id(0);
     const EpisodeState mine = s[i];
     float slots[N_PORTFOLIO];
-    portfolio_state(p, &mine, bar[i], t[i], slots);
+    portfolio_state(&p, &mine, bar[i], t[i], slots);
     for (int k = 0; k < N_PORTFOLIO; k++) {
         out[i * N_PORTFOLIO + k] = slots[k];
     }
@@ -32,7 +32,7 @@ COUNTERS = (2, 3)  # log1p of hold_time and flat_counter
 def run(device_program, p, s, bar, t):
     program = device_program((*MARKET_FILES, "portfolio.cl"), WRAPPER)
     out = np.empty((len(s), N_PORTFOLIO), np.float32)
-    return evaluate(program, "test_portfolio_state", len(s), one(p), s, bar, t, out=[out])[0]
+    return evaluate(program, "test_portfolio_state", len(s), p, s, bar, t, out=[out])[0]
 
 
 @pytest.mark.parametrize("formula", Formula)

@@ -15,13 +15,13 @@ from backtest.market.tape import Tape
 from backtest.market.walk import walk_actions, walk_targets
 from opencl.buffers import empty, upload
 from opencl.simulate import GROUP, MARKET_FILES, DeviceTape, padded, simulator
-from tests.opencl.wrapping import assert_same_records, evaluate, one
+from tests.opencl.wrapping import assert_same_records, evaluate
 from tests.scenes import params
 
 STEPS, N, START = 160, 70, 100  # 70: one whole group and six more
 MARKETS = list(product(Formula, Fill, (0.0, 0.3)))
 WRAPPERS = """
-__kernel void test_alive(__constant const MarketParams *p, __global const EpisodeState *s,
+__kernel void test_alive(const MarketParams p, __global const EpisodeState *s,
                          __global const int *living, __global const Bar *bars,
                          __global EpisodeState *new, __global StepResult *result,
                          __global int *after)
@@ -31,9 +31,9 @@ __kernel void test_alive(__constant const MarketParams *p, __global const Episod
     bool alive = living[i] != 0;
     const Bar now = bars[i], nxt = bars[i + 1];
     if (i % 2 == 0) {
-        result[i] = step_alive(p, &mine, &alive, (int4)(2, 2, 0, 2), now, nxt, 3, false, 0.5f);
+        result[i] = step_alive(&p, &mine, &alive, (int4)(2, 2, 0, 2), now, nxt, 3, false, 0.5f);
     } else {
-        result[i] = advance_alive(p, &mine, &alive, 1.0f, 1.0f, 0, now, nxt, 3, false, 0.5f);
+        result[i] = advance_alive(&p, &mine, &alive, 1.0f, 1.0f, 0, now, nxt, 3, false, 0.5f);
     }
     new[i] = mine;
     after[i] = alive;
@@ -121,7 +121,7 @@ def test_step_alive_and_advance_alive_leave_the_dead_alone(program):
     s["aux_at_entry"] = s["hold_time"] = 1 + np.arange(n)
     living = (np.arange(n) // 2 % 2).astype(np.int32)
     new, result, after = evaluate(
-        program, "test_alive", n, one(p), s, living, bars,
+        program, "test_alive", n, p, s, living, bars,
         out=[np.empty(n, STATE.dtype), np.empty(n, STEP.dtype), np.empty(n, np.int32)],
     )  # fmt: skip
     dead = living == 0

@@ -3,7 +3,6 @@
 import json
 import multiprocessing as mp
 from concurrent.futures import ProcessPoolExecutor
-from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from backtest.agent.result import StoppedError
 from backtest.errors import DataError
 from backtest.experiment import Experiment
 from backtest.lake import Lake, read_json
-from opencl.devices import all_devices
+from opencl.devices import select
 from opencl.training import TrainSpec, train_seed
 from tests.study import FOLDS, configuration, copied
 
@@ -144,36 +143,17 @@ def test_a_skipped_fold(study):
         train_seed(spec_of(study, key="2000-01-31"))
 
 
-@pytest.mark.skipif(len(all_devices()) < 2, reason="one OpenCL device")
-def test_another_device_is_another_run(study, tmp_path):
-    other = next(d for d in all_devices() if d.platform not in made_on(study))
-    override = f"runtime.device={other.platform}"
-    moved = Experiment(
-        configuration('study.instruments=["ONE","TWO"]', override), copied(study, tmp_path).lake
-    )
+def test_every_device_trains_a_run_of_its_own(study, untrained, device):
+    settings = configuration('study.instruments=["ONE","TWO"]', f"runtime.device={device.platform}")
+    moved = Experiment(settings, untrained.lake)
     assert moved.study_id == study.study_id
-    before = content(summary_of(study))[0]
     lines = []
     train_seed(spec_of(moved), log=lambda text, share: lines.append((text, share)))
-    after = content(summary_of(moved))[0]
-    assert after["made_by"] != before["made_by"]
-    assert after["policy"]["device"] == other.name
+    before, after = (content(summary_of(e))[0] for e in (study, moved))
+    same = device is select(study.config.runtime.device)
+    assert (after == before) == same
+    assert (after["made_by"] == before["made_by"]) == same
+    assert after["policy"]["device"] == device.name
     assert after["policy"]["updates"] == 12
     assert len(lines) == 2
     assert lines[-1][1] == 1
-
-
-def made_on(study):
-    """The platforms of the devices that trained the study."""
-    name = read_json(summary_of(study))["policy"]["device"]
-    return {device.platform for device in all_devices() if device.name == name}
-
-
-def test_files_are_the_same_to_the_byte(study, untrained):
-    """Labels apart: the run that trained it is written into the file."""
-    train_seed(spec_of(untrained, run="trained"))
-    digests = [
-        sha256(summary_of(e).with_suffix(".safetensors").read_bytes()).hexdigest()
-        for e in (study, untrained)
-    ]
-    assert digests[0] == digests[1]

@@ -13,14 +13,11 @@ def evaluate(program: Program, name: str, n: int, *arguments, out):
         program: with the wrapper in its extra source.
         name: of the kernel; its outputs stand behind its other arguments.
         n: work-items.
-        *arguments: arrays are uploaded, NumPy scalars passed as they are, None is a null pointer.
+        *arguments: arrays are uploaded; scalars and records are passed by value.
         out: arrays of the outputs' shapes and dtypes; what they hold is uploaded first.
     """
     device = program.device
-    given = [
-        upload(device, np.ascontiguousarray(a)).buffer if isinstance(a, np.ndarray) else a
-        for a in arguments
-    ]
+    given = [upload(device, np.ascontiguousarray(a)).buffer if np.ndim(a) else a for a in arguments]
     results = []
     for array in out:
         held = empty(device, array.shape, array.dtype)
@@ -40,8 +37,3 @@ def assert_same_records(expected, seen):
     }
     assert not wrong, f"values that differ, by column: {wrong}"
     assert expected.shape == seen.shape
-
-
-def one(params):
-    """Return a parameter record as the array [1] a kernel's `__constant` pointer reads."""
-    return params.reshape(1)

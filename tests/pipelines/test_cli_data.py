@@ -33,7 +33,7 @@ def csv(tmp_path):
 def example_lake(tmp_path_factory):
     """A lake with the S&P 500 bars of the example."""
     lake = tmp_path_factory.mktemp("example") / "lake"
-    assert invoke("ingest", "example:sp500", "--calendar", "XNYS", "--lake", lake).exit_code == 0
+    assert invoke("ingest", "example:sp500", "--lake", lake).exit_code == 0
     return lake
 
 

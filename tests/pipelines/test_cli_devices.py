@@ -3,6 +3,7 @@
 import json
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -76,21 +77,48 @@ def test_verify_takes_every_device(monkeypatch):
     assert last.count("verify Made Device") == len(all_devices())
 
 
-@pytest.mark.parametrize(("ended", "code"), [(0, 0), (3, 3), (-2, 1)])
-def test_bench_runs_the_checkout_s_benchmarks(monkeypatch, tmp_path, ended, code):
-    calls = []
-
-    def run(command, cwd, check):
-        calls.append((command[1:], cwd))
-        return subprocess.CompletedProcess(command, ended)
-
+@pytest.fixture
+def checkout(monkeypatch, tmp_path):
+    """An empty checkout whose benchmarks are recorded, not run; they end with `checkout.code`."""
     root = tmp_path / "checkout"
     (root / "tests" / "bench").mkdir(parents=True)
     monkeypatch.setattr(devices, "__file__", str(root / "pipelines" / "commands" / "devices.py"))
+
+    def run(command, cwd, check):
+        run.calls.append((command[1:], cwd))
+        rows = [{"figure": 1.5}, {"figure": None}]
+        out = Path(command[command.index("--json") + 1])
+        out.write_text(json.dumps({"device": {"name": "Made"}, "rows": rows}))
+        return subprocess.CompletedProcess(command, run.code)
+
+    run.calls, run.code, run.root = [], 0, root
     monkeypatch.setattr(subprocess, "run", run)
-    assert invoke("bench").exit_code == 2  # nothing to run there yet
-    (root / "tests" / "bench" / "__main__.py").touch()
-    monkeypatch.chdir(tmp_path)
-    assert invoke("bench", "--quick", "--json", "rates.json").exit_code == code
-    expected = ["-m", "tests.bench", "--quick", "--json", str(tmp_path / "rates.json")]
-    assert calls == [(expected, root)]
+    return run
+
+
+def test_bench_needs_a_checkout(checkout):
+    done = invoke("bench")
+    assert done.exit_code == 2
+    assert "run bench from a complete checkout" in done.stderr
+    assert checkout.calls == []
+
+
+def test_bench_ends_with_one_line(checkout, tmp_path):
+    (checkout.root / "tests" / "bench" / "__main__.py").touch()
+    out = tmp_path / "rates.json"
+    done = invoke("bench", "--quick", "--device", "cpu", "--json", out)
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[-1] == "bench Made: 1 figure, 1 not measured"
+    assert json.loads(out.read_text())["rows"][0] == {"figure": 1.5}
+    ((command, folder),) = checkout.calls
+    assert command[:4] == ["-m", "tests.bench", "--device", "cpu"]
+    assert (command[-1], folder) == ("--quick", checkout.root)
+
+
+@pytest.mark.parametrize(("ended", "code"), [(1, 1), (3, 3), (-9, 1)])
+def test_a_failed_benchmark_writes_no_figures(checkout, tmp_path, ended, code):
+    (checkout.root / "tests" / "bench" / "__main__.py").touch()
+    checkout.code = ended
+    out = tmp_path / "rates.json"
+    assert invoke("bench", "--json", out).exit_code == code
+    assert not out.exists()

@@ -103,6 +103,13 @@ def test_exit_codes_of_runs(monkeypatch, tmp_path, status, code):
     assert done.stdout.splitlines()[-1] == last
 
 
+def test_an_accepted_reward_does_not_fail_the_run(monkeypatch, tmp_path):
+    check = FailedCheck("reward_audit", "audit_order", "SP500", "order FAILS", warning=False)
+    monkeypatch.setattr("pipelines.execution.run_study", Execution("complete", (check,)))
+    assert invoke("run", "--lake", tmp_path / "lake").exit_code == 1
+    assert invoke("run", "--accept-reward", "--lake", tmp_path / "lake").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -3,6 +3,9 @@
 import json
 import math
 
+import pytest
+
+from backtest.errors import ConfigError
 from pipelines.console import Lines, progress, shown, table, write_figures
 
 
@@ -66,3 +69,5 @@ def test_figures_are_json_without_nan(tmp_path, capsys):
     assert capsys.readouterr().out == f"figures written to {path}\n"
     write_figures(None, {})
     assert capsys.readouterr().out == ""
+    with pytest.raises(ConfigError, match=f"--json {tmp_path}: cannot be written"):
+        write_figures(tmp_path, {})
