@@ -147,7 +147,8 @@ class RolloutProgram:
         }
         if self.group:
             rows = max(shape.hidden[0], self.items)
-            sizes |= {"GROUP": self.items, "TILE": self.tile, "LOGIT_ROWS": rows}
+            sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": self.tile + 4}
+            sizes |= {"LOGIT_ROWS": rows}
         else:
             sizes |= {"LANES": LANES}
         name = "rollout_group" if self.group else "rollout_lanes"
@@ -158,10 +159,10 @@ class RolloutProgram:
         h1, h2 = self.shape.hidden[0], self.width
         rows = max(h1, self.items) + h2 + N_PORTFOLIO + len(self.shape.heads)
         for tile in (TILE, 16, 8, 4):
-            if rows * tile * 4 <= self.device.local_memory:
+            if rows * (tile + 4) * 4 <= self.device.local_memory:
                 return tile
         raise DeviceError(
-            f"{self.device.name}: hidden layers {h1}, {h2} need {rows * 16} bytes of local memory, "
+            f"{self.device.name}: hidden layers {h1}, {h2} need {rows * 32} bytes of local memory, "
             f"there are {self.device.local_memory}; use a smaller network.hidden or device = cpu"
         )
 

@@ -65,10 +65,20 @@ def disconnect() -> None:
     connect(_go_on, _silence)
 
 
+def stopped() -> bool:
+    """Return whether the runner wants its trials to end."""
+    return _link.stop()
+
+
+def tell(report: Report) -> None:
+    """Pass a report to the runner."""
+    _link.tell(report)
+
+
 def train(spec: TrainSpec) -> Path:
     """Train one seed of one fold; see `opencl.training.train_seed`."""
 
-    def tell(text: str, share: float) -> None:
-        _link.tell(Report(spec.instrument, spec.fold_key, spec.seed, text, share))
+    def log(text: str, share: float) -> None:
+        tell(Report(spec.instrument, spec.fold_key, spec.seed, text, share))
 
-    return train_seed(spec, stop=lambda: _link.stop(), log=tell)
+    return train_seed(spec, stop=stopped, log=log)

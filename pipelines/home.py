@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backtest.config import Config, load, parse, profile
-from backtest.lake import Lake, atomic_write, read_json, write_json
+from backtest.lake import Lake, atomic_write, locked, read_json, write_json
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -98,8 +98,11 @@ def instance(home: Path, instruments: Sequence[str]) -> dg.DagsterInstance:
         "class": "NoOpComputeLogManager",
     }
     reference = InstanceRef.from_dir(str(home), overrides={"compute_logs": quiet})
-    opened = DagsterInstance.from_ref(reference)
-    opened.add_dynamic_partitions(str(INSTRUMENTS.name), list(instruments))
+    with locked(home / ".opening"):  # two processes would both create the tables
+        opened = DagsterInstance.from_ref(reference)
+        opened.add_dynamic_partitions(str(INSTRUMENTS.name), list(instruments))
+        opened.get_runs_count()
+        opened.all_instigator_state()
     return opened
 
 

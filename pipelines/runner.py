@@ -188,6 +188,10 @@ def _follow(sentinel: int) -> None:
 
 def _call(fn: Callable[[Spec], Result], spec: Spec) -> Result:
     """Run a trial; an error that cannot travel between processes is told in words."""
+    from opencl import trials
+
+    if trials.stopped():  # it waited in the pool's own queue, where nothing can be cancelled
+        raise BacktestError("stopped before it began")
     try:
         return fn(spec)
     except Exception as error:

@@ -80,7 +80,8 @@ def load_policy(
     """
     arrays, metadata = tensor_file.read(path, KIND, VERSION)
     try:
-        found = Network.model_validate(metadata["network"])
+        # JSON has lists where the section has tuples
+        found = Network.model_validate(metadata["network"], strict=False)
     except ValueError:
         raise StoreError(
             f"{path}: this release does not know its network {metadata['network']}; use the "

@@ -1,5 +1,5 @@
 // Orders and fills. Twin of backtest/market/fill.py: same names, same order of operations.
-// min and max, not fmin and fmax: no value is NaN, and guarding against it doubles their cost.
+// min and max, not fmin and fmax: no value is NaN, so nothing has to guard against one.
 
 // values[i] of three. Selects: work-items side by side would make a gather of the load.
 inline float one_of(const float *values, const int i)

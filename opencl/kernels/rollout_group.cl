@@ -1,33 +1,47 @@
 // Rollout for GPUs: a work-group of GROUP items walks TILE episodes together. Item j computes
-// neuron j of every episode of the tile; activations lie in local memory, [neuron][episode].
+// neuron j of every episode of the tile; activations lie in local memory, [neuron][episode]. A row
+// is ROW floats, four more than the tile: items store rows side by side, and a stride of the tile
+// would put them all in the same memory bank. Rows are read and written four floats at a time.
 
 // sum[e] += weight * in[e] for the whole tile; in is a row of local memory.
 inline void accumulate(float *sum, const float weight, __local const float *in)
 {
-    for (int e = 0; e < TILE; e++) {
-        sum[e] = fma(weight, in[e], sum[e]);
+    for (int e = 0; e < TILE; e += 4) {
+        const float4 x = *(__local const float4 *)(in + e);
+        sum[e] = fma(weight, x.x, sum[e]);
+        sum[e + 1] = fma(weight, x.y, sum[e + 1]);
+        sum[e + 2] = fma(weight, x.z, sum[e + 2]);
+        sum[e + 3] = fma(weight, x.w, sum[e + 3]);
     }
 }
 
-// Expected value of one action for one episode from logits [HEAD][TILE] in local memory.
+// row[e] = max(sum[e], least) for the whole tile.
+inline void store_row(__local float *row, const float *sum, const float least)
+{
+    for (int e = 0; e < TILE; e += 4) {
+        const float4 x = (float4)(sum[e], sum[e + 1], sum[e + 2], sum[e + 3]);
+        *(__local float4 *)(row + e) = max(x, (float4)(least));
+    }
+}
+
+// Expected value of one action for one episode from its logits, one a row of local memory.
 inline float expected_local(__local const float *logits, __global const float *z)
 {
     float top = logits[0];
     for (int i = 1; i < ATOMS; i++) {
-        top = fmax(top, logits[i * TILE]);
+        top = max(top, logits[i * ROW]);
     }
     float num = 0.0f;
     float den = 0.0f;
     for (int i = 0; i < ATOMS; i++) {
-        const float e = exp(logits[i * TILE] - top);
+        const float e = exp(logits[i * ROW] - top);
         num = fma(e, z[i], num);
         den = den + e;
     }
     return num / den;
 }
 
-// Local memory: h1 [HIDDEN][TILE] (its place is reused for logits), h2 [HIDDEN][TILE],
-// f [N_PORTFOLIO][TILE], q [N_HEADS][TILE].
+// Rows of local memory: h1 (its place is reused for logits), h2, f the portfolio states, q.
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
     const MarketParams params,
     __global const Bar *restrict bars,     // [bars]
@@ -51,10 +65,10 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
     const int first_bar, const int n_bars, const int n, const int per_policy, const int steps,
     const float epsilon, const uint stage_round)
 {
-    __local float h1[LOGIT_ROWS * TILE];
-    __local float h2[HIDDEN2 * TILE];
-    __local float f[N_PORTFOLIO * TILE];
-    __local float q[N_HEADS * TILE];
+    __local float h1[LOGIT_ROWS * ROW] __attribute__((aligned(16)));
+    __local float h2[HIDDEN2 * ROW] __attribute__((aligned(16)));
+    __local float f[N_PORTFOLIO * ROW] __attribute__((aligned(16)));
+    __local float q[N_HEADS * ROW];
     const int j = get_local_id(0);
     const int tiles = (per_policy + TILE - 1) / TILE;
     const int policy = get_group_id(0) / tiles;
@@ -71,7 +85,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
             float mine[N_PORTFOLIO];
             portfolio_state(&params, &state, bars[own_bar + t], t, mine);
             for (int k = 0; k < N_PORTFOLIO; k++) {
-                f[k * TILE + j] = mine[k];
+                f[k * ROW + j] = mine[k];
             }
             if (j < count) {
                 record_portfolio(portfolio, t, n, own, mine);
@@ -89,11 +103,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
                 sum[e] = hidden[((long)policy * n_bars + bar) * HIDDEN1 + neuron];
             }
             for (int k = 0; k < N_PORTFOLIO; k++) {
-                accumulate(sum, w1[(policy * N_PORTFOLIO + k) * HIDDEN1 + neuron], f + k * TILE);
+                accumulate(sum, w1[(policy * N_PORTFOLIO + k) * HIDDEN1 + neuron], f + k * ROW);
             }
-            for (int e = 0; e < TILE; e++) {
-                h1[neuron * TILE + e] = fmax(sum[e], 0.0f);
-            }
+            store_row(h1 + neuron * ROW, sum, 0.0f);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int neuron = j; neuron < HIDDEN2; neuron += GROUP) {
@@ -101,11 +113,9 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
                 sum[e] = b2[policy * HIDDEN2 + neuron];
             }
             for (int k = 0; k < HIDDEN1; k++) {
-                accumulate(sum, w2[((long)policy * HIDDEN1 + k) * HIDDEN2 + neuron], h1 + k * TILE);
+                accumulate(sum, w2[((long)policy * HIDDEN1 + k) * HIDDEN2 + neuron], h1 + k * ROW);
             }
-            for (int e = 0; e < TILE; e++) {
-                h2[neuron * TILE + e] = fmax(sum[e], 0.0f);
-            }
+            store_row(h2 + neuron * ROW, sum, 0.0f);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         // GROUP/HEAD actions at a time: their logits replace h1.
@@ -116,18 +126,16 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
                     sum[e] = b3[policy * columns + column];
                 }
                 for (int k = 0; k < HIDDEN2; k++) {
-                    accumulate(sum, w3[((long)policy * HIDDEN2 + k) * columns + column], h2 + k * TILE);
+                    accumulate(sum, w3[((long)policy * HIDDEN2 + k) * columns + column], h2 + k * ROW);
                 }
-                for (int e = 0; e < TILE; e++) {
-                    h1[j * TILE + e] = sum[e];
-                }
+                store_row(h1 + j * ROW, sum, -INFINITY);
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             for (int i = j; i < (GROUP / HEAD) * TILE; i += GROUP) {
                 const int head = pass / HEAD + i / TILE;
                 if (head < N_HEADS) {
-                    q[head * TILE + i % TILE] =
-                        expected_local(h1 + (i / TILE) * HEAD * TILE + i % TILE, z + policy * ATOMS);
+                    q[head * ROW + i % TILE] =
+                        expected_local(h1 + (i / TILE) * HEAD * ROW + i % TILE, z + policy * ATOMS);
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -136,7 +144,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
             const long row = (long)t * n + own;
             float mine[N_HEADS];
             for (int h = 0; h < N_HEADS; h++) {
-                mine[h] = q[h * TILE + j];
+                mine[h] = q[h * ROW + j];
                 if (values != 0) {
                     values[row * N_HEADS + h] = mine[h];
                 }

@@ -1,7 +1,8 @@
 // Evaluation of given actions or target positions, and the market alone under random actions.
 // One work-item walks one episode of [start, start + steps). n is a multiple of the work-group (the
 // host pads) and a dead episode is stepped too, its outcome dropped: any branch around a step would
-// make the CPU's vectoriser mask every instruction in it.
+// make the CPU's vectoriser mask every instruction in it. Parameters come by value: behind a pointer
+// each use is a load.
 
 // Advance an episode towards a target if it is alive; a dead one keeps its state.
 inline __attribute__((always_inline)) StepResult

@@ -57,7 +57,7 @@ def report(device: Device, rows: list[Row]) -> None:
     from rich.table import Table
 
     when = datetime.now(UTC).date()
-    title = f"{device.name} ({device.platform}), {when}: {' '.join(sys.argv)}"
+    title = f"{device.name} ({device.platform}), {when}: {command()}"
     table = Table(title=title, title_justify="left")
     table.add_column("what")
     table.add_column("figure", justify="right")
@@ -76,12 +76,17 @@ def scaled(figure: float) -> str:
     return f"{figure:.4g}"
 
 
+def command() -> str:
+    """Return what was typed."""
+    return " ".join(["python -m tests.bench", *sys.argv[1:]])
+
+
 def figures(device: Device, rows: list[Row]) -> dict[str, object]:
     """Return everything as plain values."""
     return {
         "device": device.describe(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
+        "command": command(),
         "rows": [
             vars(row) | {"figure": None if row.figure != row.figure else row.figure} for row in rows
         ],

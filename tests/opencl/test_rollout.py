@@ -331,21 +331,24 @@ __kernel void test_lanes(__global const float *weight, __global const float *bia
     np.testing.assert_allclose(expected, mean_return(logits[:ATOMS], z), rtol=1e-5)
 
 
-def test_accumulate_and_expected_local(device_program):
+def test_store_row_accumulate_and_expected_local(device_program):
     wrappers = """
 __kernel void test_group(__global const float *weight, __global const float *in,
                          __global const float *z, __global float *out, __global float *expected)
 {
-    __local float shared[ATOMS * TILE]; // one work-item
-    for (int i = 0; i < ATOMS * TILE; i++) {
-        shared[i] = in[i];
-    }
+    __local float shared[ATOMS * ROW] __attribute__((aligned(16))); // one work-item
     float sum[TILE];
+    for (int k = 0; k < ATOMS; k++) {
+        for (int e = 0; e < TILE; e++) {
+            sum[e] = in[k * TILE + e];
+        }
+        store_row(shared + k * ROW, sum, -4.0f);
+    }
     for (int e = 0; e < TILE; e++) {
         sum[e] = 1.0f;
     }
     for (int k = 0; k < ATOMS; k++) {
-        accumulate(sum, weight[k], shared + k * TILE);
+        accumulate(sum, weight[k], shared + k * ROW);
     }
     for (int e = 0; e < TILE; e++) {
         out[e] = sum[e];
@@ -353,7 +356,7 @@ __kernel void test_group(__global const float *weight, __global const float *in,
     }
 }
 """
-    group = sizes(HEAD=64, GROUP=128, TILE=8, LOGIT_ROWS=128)
+    group = sizes(HEAD=64, GROUP=128, TILE=8, ROW=12, LOGIT_ROWS=128)
     program = device_program((*POLICY_FILES, "rollout_group.cl"), wrappers, group)
     draw = np.random.default_rng(62)
     weight, logits, z = (
@@ -363,6 +366,7 @@ __kernel void test_group(__global const float *weight, __global const float *in,
         program, "test_group", 1, weight, logits, z,
         out=[np.empty(8, np.float32), np.empty(8, np.float32)],
     )  # fmt: skip
+    logits = np.maximum(logits, -4)  # what store_row kept
     np.testing.assert_allclose(out, 1 + weight @ logits, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(expected, mean_return(logits, z), rtol=1e-5)
 

@@ -4,7 +4,6 @@ import os
 import time
 from pathlib import Path
 
-from backtest.agent.result import DivergenceError
 from backtest.errors import DataError
 
 
@@ -23,8 +22,15 @@ def fails_at_two(x: int) -> int:
     return x
 
 
-def diverges(x: int) -> int:
-    raise DivergenceError(f"seed {x} diverged", None)
+class TwoPartError(Exception):
+    """Cannot be unpickled: its class wants more than its arguments."""
+
+    def __init__(self, what: str, where: str) -> None:
+        super().__init__(f"{what} at {where}")
+
+
+def fails_in_two_parts(x: int) -> int:
+    raise TwoPartError("it broke", f"bar {x}")
 
 
 def mark(path: Path) -> int:
@@ -37,7 +43,7 @@ def mark(path: Path) -> int:
 def reports(x: int) -> int:
     from opencl import trials
 
-    trials._link.tell(trials.Report("ONE", "2000-02-21", x, f"seed {x}", 1.0))
+    trials.tell(trials.Report("ONE", "2000-02-21", x, f"seed {x}", 1.0))
     return x
 
 
@@ -47,7 +53,7 @@ def until_stopped(path: Path) -> bool:
 
     path.touch()
     for _ in range(2000):
-        if trials._link.stop():
+        if trials.stopped():
             path.with_suffix(".stopped").touch()
             return True
         time.sleep(0.01)

@@ -18,18 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 180.0  # seconds
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    return runs.bars_file(tmp_path_factory.mktemp("source") / "one.parquet", runs.BARS)
-
-
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory, source):
-    experiment = runs.study(tmp_path_factory.mktemp("reference"), source)
-    runs.run(experiment)
-    return runs.rows(experiment)
-
-
 def started(lake, source, *overrides):
     """Start a run in a process of its own; SIGINT reaches it as from a terminal."""
     command = [sys.executable, "-m", "tests.pipelines.run_process", str(lake), str(source)]
@@ -59,9 +47,9 @@ def group_is_gone(group):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "Ctrl-C"])
-def test_a_stopped_run_goes_on_and_gives_the_same_rows(tmp_path, source, reference, number):
-    experiment = runs.study(tmp_path / "lake", source)
-    process = started(tmp_path / "lake", source, "runtime.runner=process")
+def test_a_stopped_run_goes_on_and_gives_the_same_rows(tmp_path, reference, number):
+    experiment = runs.study(tmp_path / "lake", reference.source)
+    process = started(tmp_path / "lake", reference.source, "runtime.runner=process")
     results = experiment.lake.results / experiment.study_id / "ONE"
     wait_for(lambda: list(results.glob("*/*/manifest.json")) or process.poll() is not None)
     assert process.poll() is None
@@ -80,15 +68,15 @@ def test_a_stopped_run_goes_on_and_gives_the_same_rows(tmp_path, source, referen
 
     outcome = runs.run(experiment)
     assert outcome.ok and [fold.status for fold in outcome.folds] == ["kept", "made"]
-    assert runs.rows(experiment) == reference
+    assert runs.rows(experiment) == reference.rows
     states = query(experiment.lake, "SELECT status FROM run ORDER BY started").rows
     ended = "cancelled" if number == signal.SIGINT else "failed"
     assert [row["status"] for row in states] == [ended, "complete"]
     assert killed(experiment.lake.dagster_home) == []
 
 
-def test_two_studies_at_once_leave_disjoint_rows(tmp_path, source, reference):
-    lake = tmp_path / "lake"
+def test_two_studies_at_once_leave_disjoint_rows(tmp_path, reference):
+    lake, source = tmp_path / "lake", reference.source
     gammas = (0.8, 0.5)
     both = [started(lake, source, f"learner.gamma={gamma}") for gamma in gammas]
     assert [p.communicate(timeout=PATIENCE)[0].split() for p in both] == [["complete", "2"]] * 2
@@ -101,4 +89,4 @@ def test_two_studies_at_once_leave_disjoint_rows(tmp_path, source, reference):
     assert [row["study_id"] for row in found] == sorted(studies)
     assert {row["folds"] for row in found} == {2}
     # one of them is the reference study, row for row
-    assert {row["rows"] for row in found} == {len(reference["equity"])}
+    assert {row["rows"] for row in found} == {len(reference.rows["equity"])}

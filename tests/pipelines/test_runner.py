@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from backtest.agent.result import DivergenceError
 from backtest.errors import BacktestError, DataError
 from backtest.sections import Runtime
 from pipelines.runner import ENVIRONMENT, InlineRunner, ProcessRunner, runner
@@ -40,10 +39,10 @@ def test_a_failure_arrives_as_it_was_raised_and_ends_the_iteration(either):
 
 
 def test_an_error_that_cannot_travel_is_told_in_words(pool):
-    with pytest.raises(BacktestError, match="DivergenceError: seed 4 diverged"):
-        list(pool.imap(some_trials.diverges, [4]))
-    with InlineRunner() as inline, pytest.raises(DivergenceError):
-        list(inline.imap(some_trials.diverges, [4]))
+    with pytest.raises(BacktestError, match="TwoPartError: it broke at bar 4"):
+        list(pool.imap(some_trials.fails_in_two_parts, [4]))
+    with InlineRunner() as inline, pytest.raises(some_trials.TwoPartError):
+        list(inline.imap(some_trials.fails_in_two_parts, [4]))
 
 
 def test_reports_reach_those_who_listen(either):

@@ -1,0 +1,58 @@
+"""The benchmarks run, and refuse to time what is wrong; their figures are not judged here."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from opencl.devices import select
+from tests.bench import __main__ as bench
+from tests.bench import market, rollout
+from tests.bench.rows import Row
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    for module in (market, rollout):
+        monkeypatch.setattr(module, "GPU_ENVS", (64, 128))
+        monkeypatch.setattr(module, "CPU_ENVS", (64, 128))
+        monkeypatch.setattr(module, "BARS", 2000)
+    monkeypatch.setattr(market, "_steps", lambda device, n, quick: 64)
+    monkeypatch.setattr(rollout, "HIDDEN", (16, 16))
+    monkeypatch.setattr(rollout, "ATOMS", 11)
+
+
+def test_one_command_measures_everything(monkeypatch, tmp_path, capsys):
+    path = tmp_path / "figures.json"
+    only = [word for part in ("market", "rollout") for word in ("--only", part)]
+    monkeypatch.setattr(sys, "argv", ["x", "--quick", "--json", str(path), *only])
+    assert bench.main() == 0
+    written = json.loads(path.read_text())
+    assert written["device"]["name"] == select().name
+    assert written["command"].startswith("python -m tests.bench --quick")
+    names = [row["name"] for row in written["rows"]]
+    assert any("calibrated" in name for name in names)
+    assert any("composite" in name for name in names)
+    assert any("torch" in name for name in names)
+    assert all(row["figure"] > 0 for row in written["rows"])
+    assert "steps/s" in capsys.readouterr().out
+
+
+def test_a_wrong_market_is_not_timed(monkeypatch):
+    monkeypatch.setattr(market, "random_actions", lambda *_: np.zeros((64, 64, 4), np.uint8))
+    with pytest.raises(AssertionError, match="differs from NumPy; not timed"):
+        market.run(select(), quick=True)
+
+
+def test_a_missing_package_is_said_and_not_hidden(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tests.bench.features", None)
+    (row,) = bench.measure("features", select(), quick=True)
+    assert row.detail.startswith("not measured")
+    assert bench.figures(select(), [row])["rows"][0]["figure"] is None
+
+
+def test_figures_are_scaled():
+    shown = [bench.scaled(x) for x in (52.1e9, 340e6, 9500, 3.5)]
+    assert shown == ["52.1 G", "340 M", "9.5 k", "3.5"]
+    assert Row("a", 1.0, "b").detail == ""
