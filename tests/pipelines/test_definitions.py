@@ -143,7 +143,11 @@ def test_the_schedule_ingests_every_instrument_at_the_cron_of_the_folds(defs, tm
     assert schedule.cron_schedule == "0 0 * * 1"
     moment = datetime(2000, 2, 28, tzinfo=UTC)
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        context = dg.build_schedule_context(instance=instance, scheduled_execution_time=moment)
+        context = dg.build_schedule_context(
+            instance=instance,
+            scheduled_execution_time=moment,
+            repository_def=defs.get_repository_def(),
+        )
         requests = schedule.evaluate_tick(context).run_requests
     assert [r.partition_key for r in requests] == ["ONE", "TWO"]
     assert requests[0].run_key == "ONE|2000-02-28T00:00"
