@@ -25,7 +25,7 @@ def reward_audit() -> dg.AssetsDefinition:
         code_version=identity.code_hash()[: identity.ID_DIGITS],
         kinds={"opencl"},
         description="Scripted policies of known skill under the reward: Gaussian bars, own bars.",
-        check_specs=[dg.AssetCheckSpec("audit_order", asset="reward_audit", blocking=True)],
+        check_specs=checks.specs("reward_audit", ("audit_order",), INSTRUMENTS, blocking=True),
     )
     def audit(context: dg.AssetExecutionContext, experiment: ExperimentResource) -> Made:
         from opencl.reward_audit import bars_audit, synthetic_audit, write_audits

@@ -48,10 +48,7 @@ def bar_assets() -> list[dg.AssetsDefinition]:
         code_version=code_version,
         kinds={"parquet"},
         description="Clean bars on one global axis, and what was found in the source.",
-        check_specs=[
-            dg.AssetCheckSpec("time_order", asset="bars", blocking=True),
-            dg.AssetCheckSpec("no_nan", asset="bars", blocking=True),
-        ],
+        check_specs=checks.specs("bars", ("time_order", "no_nan"), INSTRUMENTS, blocking=True),
     )
     def bars(context: dg.AssetExecutionContext, experiment: ExperimentResource) -> Made:
         opened, name = experiment.open(), context.partition_key

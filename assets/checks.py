@@ -27,6 +27,38 @@ if TYPE_CHECKING:
 
 PRICES = ("open", "high", "low", "close")
 SAMPLE = 16, 128  # episodes and steps replayed on the host
+MEANING = {
+    "time_order": "Bars close one after the other.",
+    "no_nan": "No price, volume or feature is missing.",
+    "audit_order": "The reward ranks scripted policies by what they are worth.",
+    "fold_disjoint": "Train, validation and test follow each other, a purge apart.",
+    "kernel_equals_oracle": "The kernel walks a sample as the NumPy market does, bit for bit.",
+    "range_holds": "The range of returns was wide enough for what was learned.",
+    "equity_reconciles": "The trades of every policy and baseline add up to its equity.",
+    "not_ruined": "No learned policy lost its capital in the test window.",
+    "no_fold_missing": "Every fold that the bars allow has a result.",
+    "results_whole": "Every result on the lake can be read.",
+}
+
+
+def specs(
+    asset: str,
+    names: Sequence[str],
+    partitions: dg.PartitionsDefinition[str] | None,
+    *,
+    blocking: bool,
+) -> list[dg.AssetCheckSpec]:
+    """Return the specifications of checks; what each one says is in `MEANING`."""
+    return [
+        dg.AssetCheckSpec(
+            name,
+            asset=asset,
+            description=MEANING[name],
+            blocking=blocking,
+            partitions_def=partitions,
+        )
+        for name in names
+    ]
 
 
 def result(name: str, passed: bool, text: str, **figures: Any) -> dg.AssetCheckResult:

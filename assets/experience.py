@@ -37,7 +37,7 @@ def experience(partitions: Partitions) -> dg.AssetsDefinition:
         code_version=identity.code_hash()[: identity.ID_DIGITS],
         kinds={"opencl", "parquet"},
         description="Random actions on the train windows: every decision with all reward terms.",
-        check_specs=[dg.AssetCheckSpec(name, asset="experience", blocking=True) for name in CHECKS],
+        check_specs=checks.specs("experience", CHECKS, partitions.folds, blocking=True),
     )
     def collect(
         context: dg.AssetExecutionContext, experiment: ExperimentResource, device: DeviceResource

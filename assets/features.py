@@ -24,7 +24,8 @@ def features(partitions: Partitions) -> dg.AssetsDefinition:
         code_version=identity.code_hash()[: identity.ID_DIGITS],
         kinds={"parquet"},
         description="42 causal features a bar and 42 of the last closed slow bar: ADX, CUSUM, ...",
-        check_specs=[dg.AssetCheckSpec("no_nan", asset="features", blocking=True)],
+        # one result for all windows of a run
+        check_specs=checks.specs("features", ("no_nan",), None, blocking=True),
     )
     def compute(context: dg.AssetExecutionContext, experiment: ExperimentResource) -> Made:
         opened = experiment.open()

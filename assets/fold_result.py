@@ -46,15 +46,21 @@ def fold_result(partitions: Partitions) -> dg.AssetsDefinition:
             step.experiment, step.instrument, step.fold.key, step.run_id
         )
         record_execution(context, step.experiment)
-        rows = [{"policy": name, **metrics} for name, metrics in found.items()]
-        learned = [metrics for name, metrics in found.items() if " seed " in name]
+        # `none` is the variant: policies without skill banks
+        rows = [
+            {"policy": name.replace("none seed", "policy seed"), **metrics}
+            for name, metrics in found.items()
+        ]
+        learned = [metrics for name, metrics in found.items() if name.startswith("none seed")]
         return dg.MaterializeResult(
             metadata={
                 **step.metadata,
                 "dagster/row_count": manifest.files["equity"].rows,
                 "equity_and_baselines": equity_picture(step, manifest),
                 "metrics": tables.table(rows, ("policy", *SHOWN)),
-                "files": tables.table([vars(f) for f in manifest.files.values()]),
+                "files": tables.table(
+                    [vars(file) for file in manifest.files.values()], ("path", "rows", "bytes")
+                ),
                 "path": dg.MetadataValue.path(manifest.folder),
                 **tables.figures({name: mean(learned, name) for name in SHOWN}),
                 **tables.figures(

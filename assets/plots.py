@@ -31,7 +31,7 @@ def picture(rows: int = 1, height: float = 3.2) -> Iterator[tuple[list[Axes], li
     figure = Figure(figsize=(9, height * rows))
     FigureCanvasAgg(figure)
     # fixed margins: a layout engine draws everything twice
-    figure.subplots_adjust(0.09, 0.13 / rows, 0.98, 1 - 0.12 / rows, hspace=0.22)
+    figure.subplots_adjust(0.1, 0.19 / rows, 0.98, 1 - 0.12 / rows, hspace=0.22)
     axes = list(np.atleast_1d(figure.subplots(rows, 1)))
     for ax in axes:
         ax.grid(alpha=0.3)
@@ -65,6 +65,7 @@ def equity_plot(lines: Sequence[Line], title: str) -> dg.MarkdownMetadataValue:
             bottom.plot(x, 100 * below, linewidth=1.3)
         top.set_title(title)
         top.set_ylabel("equity, currency")
+        top.yaxis.set_major_formatter("{x:,.0f}")
         if lines:
             top.legend(fontsize="small", ncols=2)
         bottom.set_ylabel("drawdown, %")

@@ -48,7 +48,7 @@ def policy(partitions: Partitions) -> dg.AssetsDefinition:
         code_version=identity.code_hash()[: identity.ID_DIGITS],
         kinds={"pytorch", "opencl"},
         description="Branching dueling C51 DQN of every seed; the best epoch by validation.",
-        check_specs=[dg.AssetCheckSpec(name, asset="policy") for name in CHECKS],
+        check_specs=checks.specs("policy", CHECKS, partitions.folds, blocking=False),
     )
     def train_all(
         context: dg.AssetExecutionContext,
@@ -74,7 +74,10 @@ def policy(partitions: Partitions) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             metadata={
                 **step.metadata,
-                "seeds": tables.table(list(rows.values()), SHOWN),
+                "seeds": tables.table(
+                    [{**row, "weight_hash": row["weight_hash"][:12]} for row in rows.values()],
+                    SHOWN,
+                ),
                 "learning_curves": plots.learning_curves(
                     curves, f"{step.instrument}, fold {step.fold.key}"
                 ),

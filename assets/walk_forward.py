@@ -15,6 +15,7 @@ from backtest.lake import Lake
 from backtest.record import fold_statuses, stitched
 from backtest.summary import COLUMNS, POLICY, Summary, summarize
 
+CHECKS = ("no_fold_missing", "results_whole")
 SHOWN = ("sharpe", "net_return", "max_drawdown")  # plotted by materialisation
 
 
@@ -30,10 +31,8 @@ def walk_forward(partitions: Partitions) -> dg.AssetsDefinition:
         code_version=identity.code_hash()[: identity.ID_DIGITS],
         kinds={"duckdb"},
         description="Stitched out-of-sample record of every policy and baseline, in DuckDB.",
-        check_specs=[
-            dg.AssetCheckSpec("no_fold_missing", asset="walk_forward"),
-            dg.AssetCheckSpec("results_whole", asset="walk_forward"),
-        ],
+        # the data stays when a fold is missing: these stop nothing
+        check_specs=checks.specs("walk_forward", CHECKS, None, blocking=False),
     )
     def publish(
         context: dg.AssetExecutionContext,

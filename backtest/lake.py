@@ -49,6 +49,10 @@ class Lake:
         """Cleaned bars of one instrument, Parquet."""
         return self.root / "bars" / f"{segment(instrument)}.parquet"
 
+    def issues(self, instrument: str) -> Path:
+        """What ingestion found in the source of those bars, Parquet."""
+        return self.bars(instrument).with_suffix(".issues.parquet")
+
     def features(self, study_id: str, instrument: str, window: str) -> Path:
         """Feature rows of one window, Parquet; `window` is its partition key."""
         folder = self.root / "features" / segment(study_id) / segment(instrument)

@@ -203,7 +203,7 @@ def _improvements(experiment: Experiment, name: str, results: Sequence[Manifest]
 
 def _write_issues(experiment: Experiment, name: str, run_id: str) -> None:
     """Copy what ingestion found into the store."""
-    path = experiment.lake.bars(name).with_suffix(".issues.parquet")
+    path = experiment.lake.issues(name)
     issues = read_issues(path) if path.is_file() else ()
     rows = [vars(issue) for issue in issues]
     write_part(experiment.lake, PartHeader("data_issue", run_id, "", name), {"data_issue": rows})

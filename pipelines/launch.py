@@ -98,7 +98,7 @@ class Launcher:
                     FailedCheck(
                         asset=seen.asset_key.to_user_string(),
                         name=seen.check_name,
-                        partition=key,
+                        partition=seen.partition or key,
                         text=seen.description or "",
                         warning=seen.severity == dg.AssetCheckSeverity.WARN,
                     )

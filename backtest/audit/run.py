@@ -21,7 +21,6 @@ from backtest.audit.windows import (
 )
 from backtest.config import Audit as Size
 from backtest.config import Config
-from backtest.errors import ConfigError
 from backtest.market.layout import Array, Formula
 from backtest.market.tape import Tape
 from backtest.splits import Window
@@ -43,7 +42,6 @@ def audit_synthetic(config: Config, simulate: Simulate, instrument: str = "synth
     Raises:
         ConfigError: no horizon.
     """
-    check_horizons(config.audit)
     params = synthetic_params(config)
     key = rng.key(SEED, *STREAM)
     outcomes = []
@@ -75,7 +73,6 @@ def audit_bars(
         ConfigError: no horizon.
         DataError: no window holds a step.
     """
-    check_horizons(size)
     key = rng.key(SEED, instrument, "audit")
     outcomes = []
     for steps in capped(size.horizons, windows):
@@ -86,16 +83,6 @@ def audit_bars(
         ]
         outcomes.append((steps, joined(parts)))
     return assembled(outcomes, tape, union(windows), instrument, "bars")
-
-
-def check_horizons(size: Size) -> None:
-    """Refuse an audit of nothing.
-
-    Raises:
-        ConfigError: names the key.
-    """
-    if not size.horizons:
-        raise ConfigError("[audit.horizons] is empty; give episode lengths such as [100, 1000]")
 
 
 def chunks(episodes: int, steps: int) -> Iterator[Array]:

@@ -27,7 +27,7 @@ from backtest.data.source import kind
 from backtest.data.spacing import Spacing
 from backtest.data.synthetic import synthetic
 from backtest.errors import ConfigError, DataError
-from backtest.lake import atomic_write
+from backtest.lake import Lake, atomic_write
 
 ISSUES = ".issues"
 COLUMNS = (*PRICES, "volume", "roll")
@@ -57,12 +57,12 @@ class Ingested:
 
 def bars_path(out: Path, name: str) -> Path:
     """Return where the bars of an instrument lie in a lake."""
-    return out / "bars" / f"{name}.parquet"
+    return Lake(out).bars(name)
 
 
 def issues_path(out: Path, name: str) -> Path:
-    """Return where the issues of an instrument lie in a lake."""
-    return out / "bars" / f"{name}{ISSUES}.parquet"
+    """Return where the issues of an instrument lie in a lake, beside its bars."""
+    return Lake(out).issues(name)
 
 
 def ingest(name: str, instrument: Instrument, out: Path) -> Ingested:

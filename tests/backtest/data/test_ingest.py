@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from backtest.data.bars import read_bars
-from backtest.data.ingest import bars_path, issues_path
+from backtest.data.ingest import bars_path, ingest, issues_path
 from backtest.data.issues import read_issues
 from backtest.errors import ConfigError, DataError
+from backtest.lake import Lake
+from backtest.sections import Instrument, Synthetic
 from tests.backtest.data.conftest import ROWS, Ingest, Write, kinds
 
 # One defect in row 3 of a file of three days; the other rows are sound.
@@ -250,3 +252,10 @@ def test_names_and_sources_that_cannot_be(take_in: Ingest, tmp_path: Path) -> No
             take_in("synthetic", name=name)
     with pytest.raises(DataError, match="no such file"):
         take_in(tmp_path / "no.csv")
+
+
+def test_a_name_with_signs_is_found_again_in_the_lake(lake: Path) -> None:
+    settings = Instrument(source="synthetic", bar="1h", synthetic=Synthetic(bars=300))
+    written = ingest("ES=F", settings, lake).path
+    assert written == Lake(lake).bars("ES=F")
+    assert written.is_file()
