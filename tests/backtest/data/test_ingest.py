@@ -254,8 +254,8 @@ def test_names_and_sources_that_cannot_be(take_in: Ingest, tmp_path: Path) -> No
         take_in(tmp_path / "no.csv")
 
 
-def test_a_name_with_signs_is_found_again_in_the_lake(lake: Path) -> None:
+def test_a_name_with_signs_is_found_again_in_the_lake(tmp_path: Path) -> None:
     settings = Instrument(source="synthetic", bar="1h", synthetic=Synthetic(bars=300))
-    written = ingest("ES=F", settings, lake).path
-    assert written == Lake(lake).bars("ES=F")
+    written = ingest("ES=F", settings, tmp_path).path
+    assert written == Lake(tmp_path).bars("ES=F")
     assert written.is_file()
