@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: venv demo test test-slow check format ui bench bench-smoke docs
+.PHONY: venv demo test test-slow check format ui bench bench-smoke
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "skillwalk needs Python >= 3.11; set PYTHON=python3.11")'
