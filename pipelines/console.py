@@ -5,6 +5,8 @@ rich is imported inside functions: `skillwalk --help` must not wait for it.
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +26,14 @@ QUIET_SECONDS = 10.0  # between two plain progress lines
 def say(text: str = "") -> None:
     """Print a line as it is: no markup, no wrapping."""
     print(text, flush=True)
+
+
+def program() -> str:
+    """Return how this program is called from here: its name, or its path when not on PATH."""
+    name = Path(sys.argv[0]).name
+    if shutil.which(name) is not None or not Path(sys.argv[0]).is_file():
+        return "skillwalk"
+    return os.path.relpath(sys.argv[0])
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:

@@ -20,7 +20,7 @@ from pipelines.commands.options import (
     source_name,
 )
 from pipelines.commands.store import show_summaries, summary_figures
-from pipelines.console import progress, say, write_figures
+from pipelines.console import program, progress, say, write_figures
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,10 +142,11 @@ def run_figures(outcome: RunOutcome) -> dict[str, object]:
 
 
 def next_steps(lake: Path) -> str:
-    """Say how to look at the results."""
+    """Say how to look at the results, with a command that works where this one did."""
     where = "" if lake == LAKE else f" --lake {lake}"
+    here = program()
     return (
-        f"Look at runs, partitions and plots: skillwalk ui{where}"
+        f"Look at runs, partitions and plots: {here} ui{where}"
         f"{' (or: make ui)' if not where else ''}\n"
-        f'Query the results: skillwalk sql{where} "{QUERY}"'
+        f'Query the results: {here} sql{where} "{QUERY}"'
     )

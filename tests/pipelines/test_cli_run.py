@@ -61,8 +61,8 @@ def test_run_ends_with_the_summary_and_how_to_go_on(execution, tmp_path):
     done = invoke("run", "--profile", "smoketest", "--lake", lake, "--json", out)
     assert done.exit_code == 0, done.output
     assert "did not beat buy and hold: P = 0.30, net return 10.0% against 20.0%" in done.stdout
-    assert f"skillwalk ui --lake {lake}" in done.stdout
-    assert f'skillwalk sql --lake {lake} "SELECT variant, value' in done.stdout
+    assert f" ui --lake {lake}" in done.stdout
+    assert f' sql --lake {lake} "SELECT variant, value' in done.stdout
     assert done.stdout.splitlines()[-1] == "run run-1 complete: folds 1 made"
     assert "walk-forward: 50%, half" in done.stderr
     assert "FAIL something" in done.stderr
