@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: Dagster reads the annotations of an asset.
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -49,41 +50,42 @@ def experience(partitions: Partitions) -> dg.AssetsDefinition:
             results = checks.skipped(CHECKS, step.fold.reason)
             return dg.MaterializeResult(metadata=step.metadata, check_results=results)
         chosen = device.select()
-        metadata: dict[str, Any] = {}
-        found = []
+        results = [checks.fold_disjoint(step.fold, step.experiment.config.folds)]
+        rows: list[dict[str, Any]] = []
         for seed in step.experiment.config.study.seeds:
             collected, tape = exploring_collection(step.spec(seed), chosen)
             collected.check(tape.start, tape.stop)
-            metadata |= write(step, seed, collected)
-            found.append((collected, tape))
-            context.log.info(f"seed {seed}: {collected.steps:,} decisions")
-        sample, tape = found[0]
+            path = write(step, seed, collected)
+            rows.append({"seed": seed, **seed_row(collected)})
+            if len(rows) == 1:
+                exact = chosen.correctly_rounded
+                results.append(checks.kernel_equals_oracle(tape, collected, exact))
+        steps = sum(row["decisions"] for row in rows)
+        context.log.info(f"{steps:,} decisions of {len(rows)} seeds")
         return dg.MaterializeResult(
             metadata={
                 **step.metadata,
-                **metadata,
-                "dagster/row_count": sum(one.steps for one, _ in found),
+                **tables.parquet(path),  # one file a seed, all alike
+                "dagster/row_count": steps,
+                "path": dg.MetadataValue.path(step.experience()),
                 "device": chosen.name,
-                "reward": tables.table([seed_row(one) for one, _ in found]),
+                "seeds": tables.table(rows),
             },
-            check_results=[
-                checks.fold_disjoint(step.fold, step.experiment.config.folds),
-                checks.kernel_equals_oracle(tape, sample, chosen.correctly_rounded),
-            ],
+            check_results=results,
         )
 
     return collect
 
 
-def write(step: FoldStep, seed: int, collected: "Experience") -> dict[str, Any]:
-    """Write the decisions of a seed as Parquet with their digest; return metadata of the file."""
+def write(step: FoldStep, seed: int, collected: "Experience") -> Path:
+    """Write the decisions of a seed as Parquet with their digest; return the path."""
     from opencl.training import digest
 
     path = step.experience() / f"seed_{seed}.parquet"
     table = collected.to_table()
     metadata = {DIGEST: digest(collected).encode(), b"seed": str(seed).encode()}
     write_table(path, table.replace_schema_metadata(metadata))
-    return {f"digest_{seed}": digest(collected), **tables.parquet(path)}
+    return path
 
 
 def read_digest(step: FoldStep, seed: int) -> str | None:
@@ -98,9 +100,9 @@ def read_digest(step: FoldStep, seed: int) -> str | None:
 
 
 def seed_row(collected: "Experience") -> dict[str, Any]:
-    """Return mean reward, components and final equity of a collection."""
+    """Return mean reward, components and lowest equity of a collection."""
     alive = collected.alive
-    row = {
+    row: dict[str, Any] = {
         "decisions": collected.steps,
         "mean_reward": float(collected.reward[alive].mean(dtype=np.float64)),
         "std_reward": float(collected.reward[alive].std(dtype=np.float64)),

@@ -65,10 +65,8 @@ def policy(partitions: Partitions) -> dg.AssetsDefinition:
         summaries = dict(zip(seeds, map(read_json, paths), strict=True))
         check_first_round(step, summaries)
         rows = {seed: summary["policy"] for seed, summary in summaries.items()}
-        for seed, row in rows.items():
-            sharpe = row["validation_sharpe"]
-            shown = "undefined" if sharpe is None else f"{sharpe:.2f}"
-            context.log.info(f"seed {seed}: epoch {row['best_epoch']}, validation Sharpe {shown}")
+        best = (f"{seed}: {tables.cell(row['validation_sharpe'])}" for seed, row in rows.items())
+        context.log.info(f"best validation Sharpe by seed: {', '.join(best)}")
         curves = {f"seed {seed}": summary["curve"] for seed, summary in summaries.items()}
         first = rows[seeds[0]]
         return dg.MaterializeResult(

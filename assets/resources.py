@@ -58,10 +58,11 @@ class ExperimentResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """The configuration as it was frozen."""
 
     source: str = Field(description="the file or profile it was read from, for people")
-    overrides: list[str] = Field(
-        default=[], description="section.key=value, applied to the snapshot when a step starts"
-    )
+    applied: list[str] = Field(default=[], description="overrides that the snapshot contains")
     snapshot: dict[str, Any] = Field(description="every setting of the experiment")
+    overrides: list[str] = Field(
+        default=[], description="more of them, section.key=value, for one launch"
+    )
     lake: LakeResource
     device: DeviceResource
 

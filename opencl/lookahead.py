@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from backtest import rng
-from backtest.agent.weights import PolicyWeights, export, parameter_shapes
+from backtest.agent.random_policy import random_policy
 from backtest.config import Config
 from backtest.data.bars import Bars
 from backtest.experiment import FoldMarket
@@ -76,7 +76,14 @@ def fold_comparisons(
         rollout = Rollout(device, tape, state, shape(config))
         start = np.array([[tape.start]])
         played.append(
-            greedy(rollout, [random_weights(config)], start, len(fold.test), key[None], trace=True)
+            greedy(
+                rollout,
+                [random_policy(config.network.hidden, config.network.atoms, 0)],
+                start,
+                len(fold.test),
+                key[None],
+                trace=True,
+            )
         )
     a, b = played
     assert a.trace is not None
@@ -85,17 +92,6 @@ def fold_comparisons(
     compare("test: decisions", middle, a.action[:decided], b.action[:decided])
     compare("test: steps", middle, records(a.trace[: decided - 1]), records(b.trace[: decided - 1]))
     return rows
-
-
-def random_weights(config: Config, seed: int = 0) -> PolicyWeights:
-    """Return a policy of He-scaled random weights."""
-    draw = np.random.Generator(np.random.Philox(seed))
-    shapes = parameter_shapes(config.network.hidden, config.network.atoms)
-    state = {
-        name: draw.normal(0, (2 / form[-1]) ** 0.5, form).astype(np.float32)
-        for name, form in shapes.items()
-    }
-    return export(state, 1.0)
 
 
 def records(array: Array) -> Array:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from backtest.lake import locked
 from backtest.runner import TrialRunner
 from opencl.training import TrainSpec, train_seed
 
@@ -76,9 +77,17 @@ def tell(report: Report) -> None:
 
 
 def train(spec: TrainSpec) -> Path:
-    """Train one seed of one fold; see `opencl.training.train_seed`."""
+    """Train one seed of one fold; see `opencl.training.train_seed`.
+
+    Whoever comes second, in whichever process, waits and finds the policy made.
+    """
 
     def log(text: str, share: float) -> None:
         tell(Report(spec.instrument, spec.fold_key, spec.seed, text, share))
 
-    return train_seed(spec, stop=stopped, log=log)
+    experiment = spec.experiment
+    fold_id = experiment.fold_id(spec.instrument, experiment.fold(spec.instrument, spec.fold_key))
+    folder = experiment.lake.policies(experiment.study_id, spec.instrument, spec.fold_key, fold_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / f".seed_{spec.seed}.lock"):
+        return train_seed(spec, stop=stopped, log=log)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import dagster as dg
 
 from assets.graph import graph
-from assets.partitions import partitions
+from assets.partitions import Partitions, partitions
 from assets.resources import (
     DeviceResource,
     ExperimentResource,
@@ -42,29 +43,47 @@ def experiment_resource(experiment: Frozen) -> ExperimentResource:
     lake = LakeResource(root=str(experiment.lake.root))
     return ExperimentResource(
         source=experiment.source,
-        overrides=list(experiment.overrides),
+        applied=list(experiment.overrides),
         snapshot=experiment.config.model_dump(mode="json"),
         lake=lake,
         device=DeviceResource(name=experiment.config.runtime.device),
     )
 
 
-def definitions(experiment: Frozen, trial_runner: Runner | None = None) -> dg.Definitions:
+@dg.logger(
+    config_schema={"log_level": dg.Field(str, default_value="WARNING")},
+    description="What steps say on the terminal; the UI shows everything.",
+)
+def console(context: dg.InitLoggerContext) -> logging.Logger:
+    """Return a logger for the terminal that runs were started from."""
+    logger = logging.getLogger("skillwalk.steps")
+    logger.setLevel(context.logger_config["log_level"])
+    if not logger.handlers:
+        logger.addHandler(logging.StreamHandler())
+        logger.propagate = False
+    return logger
+
+
+def definitions(
+    experiment: Frozen, trial_runner: Runner | None = None, plan: Partitions | None = None
+) -> dg.Definitions:
     """Return the definitions of an experiment on its lake.
 
     Args:
         experiment: what they are made of.
         trial_runner: one for all steps of this process; None: each step opens its own.
+        plan: its partitions; None: made from the bars on the lake.
     """
     config = experiment.config
     opened = experiment_resource(experiment)
     own = {"backend": config.runtime.runner, "workers": config.runtime.workers}
     defined = jobs(config.runtime.workers)
     return dg.Definitions(
-        assets=graph(partitions(config, experiment.lake)),
+        assets=graph(plan or partitions(config, experiment.lake)),
         jobs=defined,
         schedules=[new_window(config.folds.cron, config.study.instruments)],
         sensors=sensors(opened, defined),
+        loggers={"console": console},
         resources={
             "experiment": opened,
             "lake": opened.lake,

@@ -9,17 +9,28 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from backtest import identity
 from backtest.experiment import Experiment
-from backtest.lake import Lake
+from backtest.lake import Lake, locked
+from backtest.publication import publish
 from backtest.splits import Fold
 from backtest.store import record_run
 from pipelines import home
-from pipelines.outcome import FailedCheck, FoldOutcome, Progress, RunOutcome, Status, Tell, silent
+from pipelines.outcome import (
+    FailedCheck,
+    FoldOutcome,
+    FoldStatus,
+    Progress,
+    RunOutcome,
+    Status,
+    Tell,
+    silent,
+)
 from pipelines.pending import finished, record_failure, stale_windows
 from pipelines.runner import Runner, runner
 
@@ -115,6 +126,9 @@ class Study:
                 self._say("publish", EVALUATED)
                 self._note(launcher.walk_forward())
                 store = lake.store
+            else:
+                publish(lake)  # the audit that ended the run
+            self._say(status, 1.0)
         except KeyboardInterrupt:
             status = "cancelled"
             end(lake, row, status)
@@ -196,27 +210,40 @@ class Study:
         return False
 
     def _fold(self, launcher: Launcher, name: str, fold: Fold) -> None:
-        """Make one fold; what it raises is recorded, and the next one has its turn."""
+        """Make one fold; what it raises is recorded, and the next one has its turn.
+
+        Of two executions of one study, the second waits and keeps what the first has made.
+        """
         clock = time.perf_counter()
         self._say(f"{name} fold {fold.key}", self.share)
-        reason = ""
-        try:
-            failed = self._note(launcher.new_fold(name, fold.key))
-            if fold.status != "skipped" and not finished(self.experiment, name, fold):
-                reason = "; ".join(check.line for check in failed) or "no result was written"
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-        if reason:
-            record_failure(self.experiment, name, fold, self.run_id, reason)
-            self._problem(f"{name} fold {fold.key} failed: {reason}")
+        reason = fold.reason
+        status: FoldStatus = "skipped" if fold.status == "skipped" else "made"
+        with self._sole_maker(name, fold):
+            if status == "made" and not self.force and finished(self.experiment, name, fold):
+                status = "kept"
+            else:
+                try:
+                    failed = self._note(launcher.new_fold(name, fold.key))
+                    if status == "made" and not finished(self.experiment, name, fold):
+                        lines = [check.line for check in failed]
+                        status, reason = "failed", "; ".join(lines) or "no result was written"
+                except Exception as error:
+                    status, reason = "failed", f"{type(error).__name__}: {error}"
+            if status == "failed":
+                record_failure(self.experiment, name, fold, self.run_id, reason)
+                self._problem(f"{name} fold {fold.key} failed: {reason}")
         for trial in self.trials:
             if trial[:2] == (name, fold.key):
                 self.trials[trial] = 1.0
-        status = "failed" if reason else "skipped" if fold.status == "skipped" else "made"
         seconds = time.perf_counter() - clock
-        self.folds.append(
-            FoldOutcome(name, fold.key, status, reason or fold.reason, seconds)  # type: ignore[arg-type]
-        )
+        self.folds.append(FoldOutcome(name, fold.key, status, reason, seconds))
+
+    def _sole_maker(self, name: str, fold: Fold) -> AbstractContextManager[None]:
+        """Hold the lock of a fold, whichever process makes it."""
+        lake = self.experiment.lake
+        folder = lake.dagster_home / "folds"
+        folder.mkdir(exist_ok=True)
+        return locked(folder / f"{self.experiment.fold_id(name, fold)}.lock")
 
     def _spec(self, name: str, fold: Fold, seed: int) -> TrainSpec:
         """Return the trial that the policy step will ask for."""

@@ -6,7 +6,6 @@ opened last lies beside it as `<lake>/experiment.json`: code servers show that o
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -86,7 +85,8 @@ def served_lake() -> Lake:
 def instance(home: Path, instruments: Sequence[str]) -> dg.DagsterInstance:
     """Open the home for runs in this process, and register instruments as partitions.
 
-    Standard output is the command line's own: it is not captured as the log of a step.
+    Standard output is the command line's own: it is not captured as the log of a step. Pools are
+    for runs that the daemon queues: a run in this process waits for no other.
     """
     from dagster import DagsterInstance
     from dagster._core.instance.ref import InstanceRef
@@ -97,7 +97,10 @@ def instance(home: Path, instruments: Sequence[str]) -> dg.DagsterInstance:
         "module": "dagster._core.storage.noop_compute_log_manager",
         "class": "NoOpComputeLogManager",
     }
-    reference = InstanceRef.from_dir(str(home), overrides={"compute_logs": quiet})
+    alone = {"pools": {"granularity": "run"}}
+    reference = InstanceRef.from_dir(
+        str(home), overrides={"compute_logs": quiet, "concurrency": alone}
+    )
     with locked(home / ".opening"):  # two processes would both create the tables
         opened = DagsterInstance.from_ref(reference)
         opened.add_dynamic_partitions(str(INSTRUMENTS.name), list(instruments))
@@ -109,6 +112,8 @@ def instance(home: Path, instruments: Sequence[str]) -> dg.DagsterInstance:
 @contextmanager
 def alive(home: Path, run_id: str) -> Iterator[None]:
     """Hold the lock that shows others that this execution still lives."""
+    import fcntl  # POSIX only, as in `backtest.lake`
+
     folder = home / "executions"
     folder.mkdir(exist_ok=True)
     path = folder / f"{run_id}.lock"
@@ -122,6 +127,8 @@ def alive(home: Path, run_id: str) -> Iterator[None]:
 
 def killed(home: Path) -> list[str]:
     """Return the executions that ended without a word, and forget them."""
+    import fcntl
+
     found = []
     for path in sorted((home / "executions").glob("*.lock")):
         with path.open("a", encoding="utf-8") as lock:
@@ -135,7 +142,7 @@ def killed(home: Path) -> list[str]:
 
 
 def close_killed(opened: dg.DagsterInstance, lake: Lake, executions: Sequence[str]) -> None:
-    """Close the Dagster runs of killed executions, free their pools, and record them as failed."""
+    """Close the Dagster runs of killed executions, and record them as failed."""
     from dagster import RunsFilter
 
     from assets.resources import RUN_TAG
@@ -145,7 +152,6 @@ def close_killed(opened: dg.DagsterInstance, lake: Lake, executions: Sequence[st
         for run in opened.get_runs(RunsFilter(tags={RUN_TAG: run_id})):
             if not run.is_finished:
                 opened.report_run_failed(run, "its process was killed")
-            opened.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         row = run_row(lake, run_id)
         if row is not None:
             record_run(lake, {**row, "status": "failed"})

@@ -36,10 +36,9 @@ class Launcher:
 
     def reload(self) -> None:
         """Build the definitions again: the bars decide where folds begin."""
-        self._definitions = definitions(self._experiment, self._trials)
         plan = partitions(self._experiment.config, self._experiment.lake)
+        self._definitions = definitions(self._experiment, self._trials, plan)
         self.fold_keys = frozenset(plan.fold_keys())
-        self.window_keys = frozenset(plan.window_keys())
 
     def ingest(self, instrument: str) -> list[FailedCheck]:
         """Materialise raw_bars, bars and reward_audit of an instrument."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 Status = Literal["complete", "failed", "cancelled"]
+FoldStatus = Literal["made", "kept", "skipped", "failed"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class FoldOutcome:
 
     instrument: str
     key: str
-    status: Literal["made", "kept", "skipped", "failed"]
+    status: FoldStatus
     reason: str = ""
     seconds: float = 0.0
 
@@ -80,7 +81,7 @@ class RunOutcome:
         status: as recorded; "failed" when a fold failed or the reward audit refused the reward.
         folds: by instrument and time.
         checks: those that did not hold.
-        store: the published DuckDB file; None when nothing was published.
+        store: the published DuckDB file; None when no fold was begun or the run was cancelled.
     """
 
     run_id: str

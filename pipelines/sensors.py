@@ -57,12 +57,16 @@ def sensors(
     @dg.run_failure_sensor(
         name="failed_fold",
         monitored_jobs=[by_name["new_fold"]],
+        request_job=by_name["publish"],
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Records a fold that failed, so that the next publication shows it.",
+        description="Records a fold that failed; the others are published all the same.",
     )
-    def failed_fold(context: dg.RunFailureSensorContext) -> None:
+    def failed_fold(
+        context: dg.RunFailureSensorContext,
+    ) -> Iterator[dg.RunRequest | dg.SkipReason]:
         run = context.dagster_run
         if RUN_TAG in run.tags:
+            yield dg.SkipReason("`skillwalk run` has recorded it")
             return
         opened = experiment.open()
         key = run.tags["dagster/partition/fold"]
@@ -71,6 +75,7 @@ def sensors(
         record_failure(opened, name, opened.fold(name, key), run.run_id, reason)
         row = run_row(opened, run.run_id, f"dagster job {run.job_name}")
         record_run(opened.lake, {**row, "status": "failed"})
+        yield publication(context.instance, run)
 
     return [next_step, failed_fold]
 

@@ -13,6 +13,7 @@ def main() -> None:
     lake, source, *overrides = sys.argv[1:]
     outcome = runs.run(runs.study(Path(lake), Path(source), *overrides))
     print(outcome.status, len(outcome.folds))
+    print(*(fold.reason for fold in outcome.folds), file=sys.stderr)
 
 
 if __name__ == "__main__":

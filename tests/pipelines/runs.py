@@ -13,9 +13,8 @@ from pipelines.outcome import RunOutcome
 from tests.study import configuration
 
 FOLDS = ("2000-02-21", "2000-02-28")
-NEXT = "2000-03-06"
 BARS = 65 * 24  # the last one closes with the second fold
-LONGER = BARS + 7 * 24
+LONGER = BARS + 9 * 24  # a third fold, and two days of a fourth
 SMALL = (
     "study.seeds=[0]",
     "audit.horizons=[100]",

@@ -15,11 +15,13 @@ from assets.resources import RUN_TAG
 from backtest.errors import ConfigError
 from backtest.experiment import Experiment
 from backtest.lake import Lake
+from backtest.publication import publish
+from backtest.queries import query
 from pipelines import home, sensors
 from pipelines.build import definitions, experiment_resource
 from pipelines.home import Frozen
 from tests.pipelines import runs
-from tests.study import FOLDS, configuration
+from tests.study import FOLDS, configuration, copied
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = {
@@ -133,6 +135,8 @@ def test_overrides_of_a_launch_apply_but_cannot_move_the_partitions(frozen):
     changed = resource.model_copy(update={"overrides": ["learner.gamma=0.3"]})
     assert changed.open().config.learner.gamma == 0.3
     assert resource.open() == Experiment(frozen.config, frozen.lake)
+    again = experiment_resource(Frozen(frozen.config, frozen.lake, "", ("folds.train=2",)))
+    assert again.open() == resource.open()  # that one is in the snapshot already
     for key in ("folds.train=3", 'study.instruments=["TWO"]'):
         with pytest.raises(ConfigError, match="are the partitions"):
             resource.model_copy(update={"overrides": [key]}).open()
@@ -182,6 +186,31 @@ def test_the_sensor_names_the_instrument_of_a_run():
     assert sensors.instrument_of(dg.DagsterRun(job_name="new_fold", tags=tags)) == "ONE"
     tags = dict.fromkeys(sensors.RANGE, "2000-02-28|TWO")
     assert sensors.instrument_of(dg.DagsterRun(job_name="compute_features", tags=tags)) == "TWO"
+
+
+def test_a_failed_run_is_recorded_and_the_others_are_published(study, tmp_path, instance):
+    own = copied(study, tmp_path / "lake")
+    defs = definitions(Frozen(own.config, own.lake, "tests"))
+    tags = {
+        "dagster/partition": f"{FOLDS[2]}|ONE",
+        "dagster/partition/fold": FOLDS[2],
+        "dagster/partition/instrument": "ONE",
+    }
+    failed = dg.DagsterEventType.RUN_FAILURE.value
+    for extra, jobs in (({RUN_TAG: "its own"}, [None]), ({}, ["publish"])):
+        run = dg.DagsterRun(job_name="new_fold", run_id="1" * 36, tags={**tags, **extra})
+        context = dg.build_run_status_sensor_context(
+            sensor_name="failed_fold",
+            dagster_event=dg.DagsterEvent(failed, "new_fold", message="the device is gone"),
+            dagster_instance=instance,
+            dagster_run=run,
+        ).for_run_failure()
+        answer = list(defs.resolve_sensor_def("failed_fold")(context))
+        assert [getattr(one, "job_name", None) for one in answer] == jobs
+    publish(own.lake)
+    sql = f"SELECT status, reason FROM fold WHERE fold_key = '{FOLDS[2]}' AND instrument = 'ONE'"
+    assert query(own.lake, sql).rows == [{"status": "failed", "reason": "the device is gone"}]
+    assert query(own.lake, "SELECT status FROM run").rows == [{"status": "failed"}]
 
 
 def test_the_home_shows_runs_partitions_and_metadata_afterwards(reference):

@@ -49,10 +49,10 @@ def test_a_run_says_who_computed_it(reference):
 def test_progress_rises_to_the_publication(reference):
     events = reference.events
     shares = [event.share for event in events]
-    assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] <= 1
+    assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] == 1
     assert [event for event in events if event.kind == "problem"] == []
     assert sum(event.kind == "trial" for event in events) == 2 * 2  # folds x epochs, one seed
-    assert events[-1].text == "publish"
+    assert [event.text for event in events[-2:]] == ["publish", "complete"]
 
 
 def test_the_report_needs_no_network(reference):
@@ -69,17 +69,22 @@ def test_a_second_run_computes_nothing_and_changes_no_row(copy, reference):
     assert runs.count(copy, "run") == 2
 
 
-def test_appended_bars_add_a_fold_and_leave_the_others_alone(copy, reference):
-    """Another tool changed earlier weeks when a week was added."""
+def test_appended_bars_add_folds_and_leave_the_others_alone(copy, reference):
+    """Another tool changed earlier weeks when later ones were added."""
     before = reference.source.read_bytes()
     try:
         runs.bars_file(reference.source, runs.LONGER)
         outcome = runs.run(copy)
     finally:
         reference.source.write_bytes(before)
-    assert statuses(outcome) == ["kept", "kept", "made"]
-    assert outcome.folds[-1].key == runs.NEXT
+    assert outcome.ok and statuses(outcome) == ["kept", "kept", "made", "made"]
     after = runs.rows(copy)
+    found = {row["fold_key"]: row["status"] for row in after["fold"]}
+    assert found == {
+        **dict.fromkeys(runs.FOLDS, "complete"),
+        "2000-03-06": "complete",
+        "2000-03-13": "partial",
+    }
     folds = {row["fold_id"] for row in reference.rows["fold"]}
     for table in BY_FOLD:
         kept = [row for row in after[table] if row["fold_id"] in folds]
@@ -127,6 +132,9 @@ def test_a_reward_that_fails_its_audit_is_not_trained_on(tmp_path, reference):
     assert outcome.status == "failed" and outcome.folds == () and outcome.store is None
     (check,) = outcome.checks
     assert (check.asset, check.name, check.warning) == ("reward_audit", "audit_order", False)
+    assert not experiment.lake.experience("x", "y", "z", "w").parents[3].exists()
+    sql = "SELECT formula, bool_and(order_ok) AS ok FROM reward_audit GROUP BY formula"
+    assert query(experiment.lake, sql).rows == [{"formula": "composite", "ok": False}]
 
 
 def test_more_seeds_are_added_to_a_finished_fold(copy, reference):
