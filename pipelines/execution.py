@@ -21,6 +21,7 @@ from backtest.publication import publish
 from backtest.splits import Fold
 from backtest.store import record_run
 from pipelines import home
+from pipelines.interrupts import noted
 from pipelines.outcome import (
     FailedCheck,
     FoldOutcome,
@@ -80,6 +81,7 @@ def run_study(
     run_id = identity.run_id()
     study = Study(experiment_resource(frozen).open(), run_id, tell, force, accept_reward)
     with (
+        noted() as interrupted,
         home.alive(folder, run_id),
         home.instance(folder, experiment.config.study.instruments) as instance,
         runner(experiment.config.runtime) as trials,
@@ -90,7 +92,8 @@ def run_study(
         row = run_row(study.experiment, run_id, command)
         record_run(lake, row)
         try:
-            return study.run(Launcher(instance, frozen, trials, run_id), trials, row)
+            launcher = Launcher(instance, frozen, trials, run_id, interrupted)
+            return study.run(launcher, trials, row)
         except BaseException:
             end(lake, row, "failed")
             raise

@@ -15,6 +15,7 @@ from assets.partitions import partition, partitions
 from assets.resources import RUN_TAG
 from pipelines.build import definitions
 from pipelines.home import Frozen
+from pipelines.interrupts import Interrupted
 from pipelines.outcome import FailedCheck
 from pipelines.runner import Runner
 from pipelines.sensors import RANGE
@@ -27,10 +28,16 @@ class Launcher:
     """Launches the jobs of one experiment."""
 
     def __init__(
-        self, instance: dg.DagsterInstance, experiment: Frozen, trials: Runner, run_id: str
+        self,
+        instance: dg.DagsterInstance,
+        experiment: Frozen,
+        trials: Runner,
+        run_id: str,
+        interrupted: Interrupted,
     ) -> None:
         """Build the definitions; see `reload`."""
         self._instance, self._experiment, self._trials = instance, experiment, trials
+        self._interrupted = interrupted
         self._tags = {RUN_TAG: run_id}
         self.reload()
 
@@ -68,9 +75,11 @@ class Launcher:
         """Run a job and return the checks that failed.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C; Dagster has recorded the run as cancelled.
+            KeyboardInterrupt: Ctrl-C, before the run or within it.
             Exception: what the step raised.
         """
+        if self._interrupted():
+            raise KeyboardInterrupt
         run_id = str(uuid4())
         try:
             self._definitions.resolve_job_def(job).execute_in_process(
@@ -84,6 +93,8 @@ class Launcher:
             pass  # what was made stands; the checks are read below
         except DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None
+        if self._interrupted():  # Dagster may not have noticed
+            raise KeyboardInterrupt
         return self._failed(run_id, key or "")
 
     def _failed(self, run_id: str, key: str) -> list[FailedCheck]:
