@@ -1,6 +1,6 @@
 """It must learn, and only what is there: the controls at CI size, five seeds each.
 
-The slow run repeats them at full size (AR(1) of 0.15); figures are in docs/controls.md.
+The slow run repeats them at full size (AR(1) of 0.15).
 """
 
 from dataclasses import replace
