@@ -1,8 +1,8 @@
 """Dagster assets and checks: a few lines of glue around plain functions of opencl and backtest.
 
 Reading order: partitions (the folds), resources and trials (what a step may use), then the assets
-in the order of the graph: bars, features, audit, experience, policy, fold_result, walk_forward,
-report. checks, plots and tables are what they show; graph puts them together.
+in the order of the graph: bars, features, audit, experience, policy, skill_bank, fold_result,
+walk_forward, report. checks, plots and tables are what they show; graph puts them together.
 """
 
 import warnings

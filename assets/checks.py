@@ -34,8 +34,11 @@ MEANING = {
     "fold_disjoint": "Train, validation and test follow each other, a purge apart.",
     "kernel_equals_oracle": "The kernel walks a sample as the NumPy market does, bit for bit.",
     "range_holds": "The range of returns was wide enough for what was learned.",
+    "control_fails": "A direction forecaster fitted to shuffled labels forecasts nothing.",
+    "bank_matches_weights": "Every skill bank was collected on the weights of its policy.",
+    "gate_ran": "Validation tried every bank, and chose nothing that did not pass its gate.",
     "equity_reconciles": "The trades of every policy and baseline add up to its equity.",
-    "not_ruined": "No learned policy lost its capital in the test window.",
+    "not_ruined": "No policy, as validation chose it, lost its capital in the test window.",
     "no_fold_missing": "Every fold that the bars allow has a result.",
     "results_whole": "Every result on the lake can be read.",
 }
@@ -177,6 +180,40 @@ def range_holds(failed: Mapping[int, bool], edge_mass: Mapping[int, float]) -> d
     )
 
 
+def control_fails(reports: Mapping[int, Mapping[str, float | None]]) -> dg.AssetCheckResult:
+    """A direction forecaster fitted to shuffled labels forecasts nothing.
+
+    Args:
+        reports: of `backtest.agent.aux_report.quality`, by seed; empty ones do not count.
+    """
+    found = {seed: report.get("aux_control_fails") for seed, report in reports.items()}
+    seeds = [seed for seed, fails in found.items() if fails == 0.0]
+    text = "the shuffled control has the AUC of a coin, or there is no forecast"
+    if seeds:
+        text = f"the shuffled control still forecasts for seeds {seeds}: its rows leak their labels"
+    return warning("control_fails", not seeds, text)
+
+
+def bank_matches_weights(refused: Mapping[str, str]) -> dg.AssetCheckResult:
+    """Every skill bank was collected on the weights of its policy.
+
+    Args:
+        refused: why a bank cannot be used with its policy, by seed and bank.
+    """
+    text = "; ".join(f"{name}: {why}" for name, why in refused.items())
+    return result("bank_matches_weights", not refused, text or "every bank fits its policy")
+
+
+def gate_ran(faults: Mapping[int, Sequence[str]]) -> dg.AssetCheckResult:
+    """Validation tried every bank, and chose nothing that did not pass its gate.
+
+    Args:
+        faults: of `backtest.evaluation.ablation.gate_faults`, by seed.
+    """
+    text = "; ".join(f"seed {seed}: {', '.join(found)}" for seed, found in faults.items() if found)
+    return result("gate_ran", not text, text or "one choice a seed, none or an adopted variant")
+
+
 def equity_reconciles(
     equity: Sequence[Mapping[str, Any]], trades: Sequence[Mapping[str, Any]], capital: float
 ) -> dg.AssetCheckResult:
@@ -199,7 +236,7 @@ def equity_reconciles(
 
 
 def not_ruined(lowest: Mapping[str, float], ruin_level: float) -> dg.AssetCheckResult:
-    """No learned policy lost its capital in the test window."""
+    """No policy, as validation chose it, lost its capital in the test window."""
     ruined = [name for name, equity in lowest.items() if equity <= ruin_level]
     text = f"ruined: {', '.join(ruined)}" if ruined else "equity stays above the ruin level"
     return result("not_ruined", not ruined, text, lowest_equity=min(lowest.values()))

@@ -2,6 +2,9 @@
 
 # No `from __future__ import annotations`: Dagster reads the annotations of an asset.
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
 import dagster as dg
 import numpy as np
 
@@ -10,9 +13,12 @@ from assets.partitions import Partitions
 from assets.resources import ExperimentResource, FoldStep, fold_step, record_execution
 from assets.tables import Made
 from backtest import identity
+from backtest.evaluation.ablation import NONE
 from backtest.lake import read_table
-from backtest.manifest import Manifest
-from backtest.record import Line
+from backtest.record import Line, policy_label
+
+if TYPE_CHECKING:
+    from opencl.fold_result import FoldResult
 
 CHECKS = ("equity_reconciles", "not_ruined")
 SHOWN = ("sharpe", "net_return", "max_drawdown", "n_trades", "exposure", "turnover")
@@ -20,17 +26,21 @@ LABEL = ("policy_kind", "variant", "seed")
 
 
 def fold_result(partitions: Partitions) -> dg.AssetsDefinition:
-    """Return the asset; it reads the fold's own window and its policies."""
+    """Return the asset; it reads the fold's own window, its policies and their skill banks."""
 
     @dg.asset(
         name="fold_result",
         group_name="folds",
         partitions_def=partitions.folds,
-        deps=["policy", dg.AssetDep("features", partition_mapping=partitions.test())],
+        deps=[
+            "policy",
+            "skill_bank",
+            dg.AssetDep("features", partition_mapping=partitions.test()),
+        ],
         pool="gpu",
         code_version=identity.code_hash()[: identity.ID_DIGITS],
         kinds={"opencl", "parquet"},
-        description="Out of sample: equity, trades and metrics of policies and baselines.",
+        description="Out of sample: policies in every variant, and baselines; the ablation.",
         check_specs=[
             dg.AssetCheckSpec(name, asset="fold_result", blocking=True) for name in CHECKS
         ],
@@ -42,40 +52,39 @@ def fold_result(partitions: Partitions) -> dg.AssetsDefinition:
         if step.skipped:
             results = checks.skipped(CHECKS, step.fold.reason)
             return dg.MaterializeResult(metadata=step.metadata, check_results=results)
-        manifest, found = evaluate_fold(
-            step.experiment, step.instrument, step.fold.key, step.run_id
-        )
+        found = evaluate_fold(step.experiment, step.instrument, step.fold.key, step.run_id)
         record_execution(context, step.experiment)
-        # `none` is the variant: policies without skill banks
+        manifest, learned = found.manifest, list(found.chosen.values())
         rows = [
-            {"policy": name.replace("none seed", "policy seed"), **metrics}
-            for name, metrics in found.items()
+            {"policy": f"policy seed {seed}", "variant": variant, **metrics}
+            for (seed, variant), metrics in found.learned.items()
         ]
-        learned = [metrics for name, metrics in found.items() if name.startswith("none seed")]
+        rows += [{"policy": name, **metrics} for name, metrics in found.baselines.items()]
         return dg.MaterializeResult(
             metadata={
                 **step.metadata,
                 "dagster/row_count": manifest.files["equity"].rows,
-                "equity_and_baselines": equity_picture(step, manifest),
-                "metrics": tables.table(rows, ("policy", *SHOWN)),
+                "equity_and_baselines": equity_picture(step, found),
+                "metrics": tables.table(rows, ("policy", "variant", *SHOWN)),
+                "skill_ablation": tables.table(found.ablation),
                 "files": tables.table(
                     [vars(file) for file in manifest.files.values()], ("path", "rows", "bytes")
                 ),
                 "path": dg.MetadataValue.path(manifest.folder),
                 **tables.figures({name: mean(learned, name) for name in SHOWN}),
                 **tables.figures(
-                    {f"buy_and_hold_{n}": found["buy_and_hold"][n] for n in SHOWN[:2]}
+                    {f"buy_and_hold_{n}": found.baselines["buy_and_hold"][n] for n in SHOWN[:2]}
                 ),
             },
-            check_results=check(step, manifest),
+            check_results=check(step, found),
         )
 
     return evaluate
 
 
-def check(step: FoldStep, manifest: Manifest) -> list[dg.AssetCheckResult]:
+def check(step: FoldStep, found: "FoldResult") -> list[dg.AssetCheckResult]:
     """Return the results of both checks, from what was written."""
-    market = step.experiment.config.market
+    market, manifest = step.experiment.config.market, found.manifest
     equity = read_table(manifest.path("equity"), [*LABEL, "pnl", "equity"])
     import pyarrow.compute as pc
 
@@ -87,7 +96,8 @@ def check(step: FoldStep, manifest: Manifest) -> list[dg.AssetCheckResult]:
     lowest = {
         f"{row['variant']} seed {row['seed']}": row["lowest"]
         for row in earned
-        if row["policy_kind"] == "learned"
+        # what validation did not choose may lose what it likes
+        if row["policy_kind"] == "learned" and row["variant"] == found.picks[row["seed"]]
     }
     return [
         checks.equity_reconciles(earned, closed, market.initial_capital),
@@ -95,21 +105,25 @@ def check(step: FoldStep, manifest: Manifest) -> list[dg.AssetCheckResult]:
     ]
 
 
-def equity_picture(step: FoldStep, manifest: Manifest) -> dg.MarkdownMetadataValue:
-    """Draw every policy and baseline of the fold."""
-    table = read_table(manifest.path("equity"), [*LABEL, "time", "equity"])
+def equity_picture(step: FoldStep, found: "FoldResult") -> dg.MarkdownMetadataValue:
+    """Draw the chosen variant of every seed, the one without skills beside it, and baselines."""
+    table = read_table(found.manifest.path("equity"), [*LABEL, "time", "equity"])
     columns = {n: table[n].to_numpy(zero_copy_only=False) for n in table.column_names}
     lines = []
     for key in sorted(set(zip(*(columns[name].tolist() for name in LABEL), strict=True))):
         kind, variant, seed = key
+        learned = kind == "learned"
+        if learned and variant not in (NONE, found.picks[seed]):
+            continue
+        chosen = learned and variant == found.picks[seed]
+        label = policy_label(seed, chosen) if learned else variant.replace("_", " ")
         rows = np.logical_and.reduce([columns[n] == v for n, v in zip(LABEL, key, strict=True)])
-        label = f"policy seed {seed}" if kind == "learned" else variant.replace("_", " ")
-        lines.append(Line(label, kind == "learned", columns["time"][rows], columns["equity"][rows]))
+        lines.append(Line(label, chosen, columns["time"][rows], columns["equity"][rows]))
     lines.sort(key=lambda line: (not line.learned, line.label))
     return plots.equity_plot(lines, f"{step.instrument}, test window {step.fold.key}")
 
 
-def mean(rows: list[dict[str, float | None]], name: str) -> float | None:
+def mean(rows: Sequence[Mapping[str, float | None]], name: str) -> float | None:
     """Return the mean of a metric over seeds; None when one has none."""
     values = [row.get(name) for row in rows]
     known = [value for value in values if value is not None]

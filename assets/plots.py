@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 DPI = 80
 MOST_POINTS = 1500  # of a line; more cannot be seen
+# Colours of a slot's states and of what a search ends in.
+STATES = {
+    "active": "tab:green",
+    "protected": "tab:blue",
+    "inactive": "tab:orange",
+    "candidate": "tab:purple",
+    "free": "lightgrey",
+}
+SEARCHES = {"hits": "tab:green", "abstentions": "tab:orange", "misses": "lightgrey"}
 
 
 @contextmanager
@@ -108,3 +117,78 @@ def price_plot(time: Array, close: Array, title: str) -> dg.MarkdownMetadataValu
         ax.set_title(title)
         ax.set_ylabel("close, points")
     return dg.MetadataValue.md(out[0])
+
+
+def occupancy_plot(skills: Sequence[Mapping[str, Any]], title: str) -> dg.MarkdownMetadataValue:
+    """Draw how many slots of each bank are in which state; rows of table skill."""
+    names = banks_of(skills)
+    found = [((row["bank"], row["seed"]), row["state"]) for row in skills]
+    counts = {state: [found.count((name, state)) for name in names] for state in STATES}
+    with picture(1, 2.7) as ((ax,), out):
+        stacked_bars(ax, names, counts, STATES)
+        ax.set_ylabel("slots")
+        ax.set_title(title, loc="left")
+    return dg.MetadataValue.md(out[0])
+
+
+def utility_plot(skills: Sequence[Mapping[str, Any]], title: str) -> dg.MarkdownMetadataValue:
+    """Draw the utility of every skill against its uses, one colour a bank and seed."""
+    with picture(1, 2.7) as ((ax,), out):
+        for name in banks_of(skills):
+            own = [
+                row
+                for row in skills
+                if (row["bank"], row["seed"]) == name and row["state"] != "free"
+            ]
+            uses = [row["uses"] for row in own]
+            ax.plot(uses, column(own, "utility"), "o", label=f"{name[0]} {name[1]}", alpha=0.8)
+        ax.axhline(0, color="grey", linewidth=0.8)
+        ax.set_xscale("symlog")
+        ax.set_xlim(left=-0.5)
+        ax.set_xlabel("uses, episode-steps")
+        ax.set_ylabel("utility, sd of PnL")
+        ax.set_title(title, loc="left")
+        if len(ax.lines) > 1:
+            ax.legend(fontsize="small", ncols=2)
+    return dg.MetadataValue.md(out[0])
+
+
+def hit_rate_plot(stats: Sequence[Mapping[str, Any]], title: str) -> dg.MarkdownMetadataValue:
+    """Draw what the searches of each bank ended in; rows of table bank_stat."""
+    names = banks_of(stats)
+    value = {((row["bank"], row["seed"]), row["name"]): row["value"] for row in stats}
+    counts = {kind: [value.get((name, kind)) or 0.0 for name in names] for kind in SEARCHES}
+    total = [sum(column) or 1.0 for column in zip(*counts.values(), strict=True)]
+    shares = {
+        kind: [n / whole for n, whole in zip(found, total, strict=True)]
+        for kind, found in counts.items()
+    }
+    with picture(1, 2.7) as ((ax,), out):
+        stacked_bars(ax, names, shares, SEARCHES)
+        ax.set_ylabel("share of searches")
+        ax.set_ylim(0, 1)
+        ax.set_title(title, loc="left")
+    return dg.MetadataValue.md(out[0])
+
+
+def stacked_bars(
+    ax: Axes,
+    names: Sequence[tuple[str, int]],
+    parts: Mapping[str, Sequence[float]],
+    colours: Mapping[str, str],
+) -> None:
+    """Draw a bar for each bank and seed, its parts on top of one another."""
+    below = np.zeros(len(names))
+    for label, part in parts.items():
+        ax.bar(range(len(names)), part, bottom=below, label=label, color=colours[label], width=0.6)
+        below += part
+    ax.set_xticks(range(len(names)), [f"{bank} {seed}" for bank, seed in names])
+    ax.set_xlabel("bank and seed")
+    # beside the title: a bar may be as high as the picture
+    place = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.98), "borderaxespad": 0.0}
+    ax.legend(fontsize="small", ncols=len(parts), frameon=False, **place)
+
+
+def banks_of(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """Return the banks of rows as (bank, seed), in order."""
+    return sorted({(row["bank"], row["seed"]) for row in rows})

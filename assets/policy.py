@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations`: Dagster reads the annotations of an asset.
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
@@ -15,9 +15,11 @@ from assets.tables import Made
 from backtest import identity
 from backtest.errors import DataError
 from backtest.lake import read_json
-from opencl.trials import Report, Runner, train
+from opencl.trials import Report, Runner, Stage, train
 
-CHECKS = ("range_holds",)
+CHECKS = ("range_holds", "control_fails")
+# means over seeds of the forecasts' quality, plotted by partition
+PLOTTED = ("aux_auc", "aux_shuffled_auc", "aux_sd", "coverage_50", "coverage_90")
 MOST_LINES = 14  # in the step's log while the seeds train
 SHOWN = (
     "seed",
@@ -60,13 +62,14 @@ def policy(partitions: Partitions) -> dg.AssetsDefinition:
             results = checks.skipped(CHECKS, step.fold.reason)
             return dg.MaterializeResult(metadata=step.metadata, check_results=results)
         seeds = step.experiment.config.study.seeds
-        with runner.listening(thinned(step, context.log.info)):
+        with runner.listening(thinned(step, "train", context.log.info)):
             paths = list(runner.imap(train, [step.spec(seed) for seed in seeds]))
         summaries = dict(zip(seeds, map(read_json, paths), strict=True))
         check_first_round(step, summaries)
         rows = {seed: summary["policy"] for seed, summary in summaries.items()}
         best = (f"{seed}: {tables.cell(row['validation_sharpe'])}" for seed, row in rows.items())
         context.log.info(f"best validation Sharpe by seed: {', '.join(best)}")
+        reports = {seed: summary["aux_report"] for seed, summary in summaries.items()}
         curves = {f"seed {seed}": summary["curve"] for seed, summary in summaries.items()}
         first = rows[seeds[0]]
         return dg.MaterializeResult(
@@ -84,16 +87,31 @@ def policy(partitions: Partitions) -> dg.AssetsDefinition:
                 "path": dg.MetadataValue.path(step.policies()),
                 **tables.figures(means(list(rows.values()), ("train_sharpe", "validation_sharpe"))),
                 **tables.figures(means(list(rows.values()), ("v_max", "edge_mass"))),
+                **forecasts(reports),
             },
             check_results=[
                 checks.range_holds(
                     {seed: s["range_failed"] for seed, s in summaries.items()},
                     {seed: row["edge_mass"] for seed, row in rows.items()},
-                )
+                ),
+                checks.control_fails(reports),
             ],
         )
 
     return train_all
+
+
+def forecasts(reports: Mapping[int, Mapping[str, float | None]]) -> dict[str, Any]:
+    """Return the quality of the frozen forecasts by seed, and means of it to plot.
+
+    Args:
+        reports: `aux_report` of the summaries; empty ones: nothing is forecast.
+    """
+    rows = [{"seed": seed, **report} for seed, report in reports.items() if report]
+    if not rows:
+        return {}
+    names = tuple(name for name in PLOTTED if name in rows[0])
+    return {"forecasts": tables.table(rows), **tables.figures(means(rows, names))}
 
 
 def check_first_round(step: FoldStep, summaries: dict[int, dict[str, Any]]) -> None:
@@ -111,14 +129,15 @@ def check_first_round(step: FoldStep, summaries: dict[int, dict[str, Any]]) -> N
             )
 
 
-def thinned(step: FoldStep, log: Callable[[str], object]) -> Callable[[Report], None]:
+def thinned(step: FoldStep, stage: Stage, log: Callable[[str], object]) -> Callable[[Report], None]:
     """Return what passes at most `MOST_LINES` reports of this fold to a log, evenly by progress."""
     done = dict.fromkeys(step.experiment.config.study.seeds, 0.0)
     lines = 0
 
     def tell(report: Report) -> None:
         nonlocal lines
-        if (report.instrument, report.fold_key) != (step.instrument, step.fold.key):
+        here = step.instrument, step.fold.key, stage
+        if (report.instrument, report.fold_key, report.stage) != here:
             return
         done[report.seed] = report.share
         if sum(done.values()) / len(done) * MOST_LINES >= lines:

@@ -139,6 +139,10 @@ class FoldStep:
         """Return the folder of the fold's policies."""
         return self._folder(self.experiment.lake.policies)
 
+    def skills(self) -> Path:
+        """Return the folder of the fold's skill banks."""
+        return self._folder(self.experiment.lake.skills)
+
     def experience(self) -> Path:
         """Return the folder of the fold's first collection."""
         return self._folder(self.experiment.lake.experience)

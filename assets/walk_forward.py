@@ -11,6 +11,7 @@ from assets.partitions import Partitions
 from assets.resources import ExperimentResource, WarehouseResource, begin, run_id
 from assets.tables import Made
 from backtest import identity
+from backtest.ablation_table import ABLATION_COLUMNS
 from backtest.lake import Lake
 from backtest.record import fold_statuses, stitched
 from backtest.summary import COLUMNS, POLICY, Summary, summarize
@@ -69,10 +70,15 @@ def shown(lake: Lake, summary: Summary) -> dict[str, Any]:
     values = {f"{name}_{n}": policy.figure(n).value for n in SHOWN} if policy else {}
     columns = [column or "policy" for column in COLUMNS]
     lines = stitched(lake, summary.study_id, name)
+    skills = {}
+    if summary.ablation is not None:
+        cells = [dict(zip(ABLATION_COLUMNS, row, strict=True)) for row in summary.ablation.table]
+        skills = {f"{name}_skills": tables.table(cells)}
     return {
         f"{name}_summary": tables.table(
             [dict(zip(columns, row, strict=True)) for row in summary.table]
         ),
         f"{name}_equity": plots.equity_plot(lines, f"{name}: out of sample, all complete folds"),
+        **skills,
         **tables.figures(values),
     }

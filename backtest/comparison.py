@@ -1,17 +1,19 @@
-"""Two studies of the same folds and seeds, side by side: what does one changed setting do?
+"""Studies of the same folds and seeds, side by side: what does a changed setting do?
 
-Figures come from the published store. Both arms share their random numbers, so runs are paired by
+Figures come from the published store. All arms share their random numbers, so runs are paired by
 fold and seed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from backtest import rng
+from backtest.aux_summary import AuxSummary, aux_summary
 from backtest.errors import StoreError
 from backtest.evaluation.intervals import (
     Interval,
@@ -20,9 +22,9 @@ from backtest.evaluation.intervals import (
     stratified_interval,
 )
 from backtest.evaluation.ratios import Floats
+from backtest.figures import Figure, counted, plain
 from backtest.lake import Lake
 from backtest.queries import connect
-from backtest.summary import Figure, counted, plain
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,6 +46,7 @@ class Arm:
         n_trades: closed trades.
         position: mean absolute position, units.
         mean_sharpe: interquartile mean of `scores` with its interval over seeds.
+        aux: what became of the direction forecast; None without one.
     """
 
     label: str
@@ -54,6 +57,7 @@ class Arm:
     n_trades: Floats
     position: Floats
     mean_sharpe: Interval
+    aux: AuxSummary | None = None
 
     @property
     def scores(self) -> Floats:
@@ -63,30 +67,33 @@ class Arm:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two arms over the same runs of one instrument.
+    """Arms over the same runs of one instrument.
 
     Attributes:
         instrument: its name.
         fold_keys: of the columns of every matrix.
         seeds: of the rows.
-        first: arm A.
-        second: arm B.
-        improvement: P(Sharpe of B > Sharpe of A) over folds and pairs of seeds.
-        difference: mean over folds of Sharpe B - Sharpe A by seed, with its t interval.
+        arms: two or more; the others are measured against the first.
+        improvements: of each other arm, P(its Sharpe > that of the first) over folds and pairs of
+            seeds.
+        differences: of each other arm, mean over folds of its Sharpe minus that of the first by
+            seed, with its t interval.
     """
 
     instrument: str
     fold_keys: tuple[str, ...]
     seeds: tuple[int, ...]
-    first: Arm
-    second: Arm
-    improvement: Interval
-    difference: Interval
+    arms: tuple[Arm, ...]
+    improvements: tuple[Interval, ...]
+    differences: tuple[Interval, ...]
 
     @property
     def summary(self) -> str:
-        """One line: which is better, and whether that is more than chance."""
-        chance, a, b = self.improvement, self.first.label, self.second.label
+        """One line for each other arm: which is better, and whether that is more than chance."""
+        return "\n".join(map(self._line, self.arms[1:], self.improvements))
+
+    def _line(self, arm: Arm, chance: Interval) -> str:
+        a, b = self.arms[0].label, arm.label
         value = plain(Figure(chance.value, chance.low, chance.high), bounds=True) or "undefined"
         folds, seeds = counted(len(self.fold_keys), "fold"), counted(len(self.seeds), "seed")
         size = f"over {folds} x {seeds}"
@@ -100,60 +107,71 @@ class Comparison:
         return f"ab {self.instrument}: {words}: P({b} > {a}) = {value} {size}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return every figure and every run."""
+        """Return every figure and every run; two arms have their contrast at the top as well."""
+        arms: list[dict[str, Any]] = [
+            {
+                "label": arm.label,
+                "study_id": arm.study_id,
+                **{n: getattr(arm, n).tolist() for n in (*METRICS, "position")},
+                "mean_sharpe": vars(arm.mean_sharpe),
+                "aux": None if arm.aux is None else arm.aux.as_json(),
+            }
+            for arm in self.arms
+        ]
+        contrasts = [
+            {"probability_of_improvement": vars(chance), "sharpe_difference": vars(difference)}
+            for chance, difference in zip(self.improvements, self.differences, strict=True)
+        ]
+        for arm, contrast in zip(arms[1:], contrasts, strict=True):
+            arm |= contrast
         return {
             "instrument": self.instrument,
             "fold_keys": list(self.fold_keys),
             "seeds": list(self.seeds),
-            "arms": [
-                {
-                    "label": arm.label,
-                    "study_id": arm.study_id,
-                    **{n: getattr(arm, n).tolist() for n in (*METRICS, "position")},
-                    "mean_sharpe": vars(arm.mean_sharpe),
-                }
-                for arm in (self.first, self.second)
-            ],
-            "probability_of_improvement": vars(self.improvement),
-            "sharpe_difference": vars(self.difference),
+            "arms": arms,
+            **(contrasts[0] if len(contrasts) == 1 else {}),
         }
 
 
 def compare(
     lake: Lake,
-    studies: tuple[str, str],
-    labels: tuple[str, str],
+    studies: Sequence[str],
+    labels: Sequence[str],
     instrument: str,
     *,
     resamples: int,
     confidence: float,
 ) -> Comparison:
-    """Read both studies and compare the runs that they share.
+    """Read all studies and compare the runs that they share.
 
     Args:
-        lake: holds both, published.
-        studies: study_id of arm A and of arm B.
+        lake: holds them, published.
+        studies: study_id of each arm.
         labels: their settings.
         instrument: its name.
         resamples: bootstrap samples.
         confidence: of the intervals.
 
     Raises:
-        StoreError: no store, or no fold and seed that both have.
+        StoreError: no store, or no fold and seed that all have.
     """
     with connect(lake) as connection:
         runs = [_runs(connection, study, instrument) for study in studies]
-    shared = sorted(set(runs[0]) & set(runs[1]))
-    keys = sorted({key for key, _ in shared})
-    seeds = sorted({seed for _, seed in shared})
-    complete = [key for key in keys if all((key, seed) in shared for seed in seeds)]
-    if not complete:
-        raise StoreError(
-            f"{lake.store}: studies {studies[0]} and {studies[1]} share no complete fold of "
-            f"{instrument}; run both over the same folds and seeds"
-        )
+        shared = sorted(set.intersection(*map(set, runs)))
+        keys = sorted({key for key, _ in shared})
+        seeds = sorted({seed for _, seed in shared})
+        complete = [key for key in keys if all((key, seed) in shared for seed in seeds)]
+        if not complete:
+            raise StoreError(
+                f"{lake.store}: studies {' and '.join(studies)} share no complete fold of "
+                f"{instrument}; run all of them over the same folds and seeds"
+            )
+        forecasts = [
+            aux_summary(connection, study, instrument, complete, confidence) for study in studies
+        ]
+    stream = rng.key(0, instrument, "comparison")
     arms = []
-    for study, name, found in zip(studies, labels, runs, strict=True):
+    for study, name, found, aux in zip(studies, labels, runs, forecasts, strict=True):
         matrices = {
             metric: np.array(
                 [[found[key, seed].get(metric, np.nan) for key in complete] for seed in seeds]
@@ -161,28 +179,26 @@ def compare(
             for metric in (*METRICS, "position")
         }
         over = stratified_interval(
-            scored(matrices["sharpe"]),
-            rng.key(0, instrument, "comparison"),
-            resamples=resamples,
-            confidence=confidence,
+            scored(matrices["sharpe"]), stream, resamples=resamples, confidence=confidence
         )
-        arms.append(Arm(label=name, study_id=study, mean_sharpe=over, **matrices))
-    first, second = arms
+        arms.append(Arm(label=name, study_id=study, mean_sharpe=over, aux=aux, **matrices))
+    first, *others = arms
     return Comparison(
         instrument=instrument,
         fold_keys=tuple(complete),
         seeds=tuple(seeds),
-        first=first,
-        second=second,
-        improvement=probability_of_improvement(
-            second.scores,
-            first.scores,
-            rng.key(0, instrument, "comparison"),
-            resamples=resamples,
-            confidence=confidence,
+        arms=tuple(arms),
+        improvements=tuple(
+            probability_of_improvement(
+                arm.scores, first.scores, stream, resamples=resamples, confidence=confidence
+            )
+            for arm in others
         ),
-        difference=mean_difference(
-            second.scores.mean(axis=1), first.scores.mean(axis=1), confidence=confidence
+        differences=tuple(
+            mean_difference(
+                arm.scores.mean(axis=1), first.scores.mean(axis=1), confidence=confidence
+            )
+            for arm in others
         ),
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError, model_validator
 
+from backtest.agent_sections import Aux, Learner, Network, SkillBank, Skills
 from backtest.errors import ConfigError
 from backtest.sections import (
     Audit,
@@ -21,9 +22,7 @@ from backtest.sections import (
     Folds,
     Instrument,
     IssuePolicies,
-    Learner,
     Market,
-    Network,
     Reward,
     Runtime,
     Section,
@@ -34,6 +33,7 @@ from backtest.sections import (
 
 __all__ = [
     "Audit",
+    "Aux",
     "Config",
     "CsvFormat",
     "Evaluation",
@@ -46,6 +46,8 @@ __all__ = [
     "Network",
     "Reward",
     "Runtime",
+    "SkillBank",
+    "Skills",
     "Study",
     "Synthetic",
     "load",
@@ -68,6 +70,8 @@ class Config(Section):
     market: Market = Market()
     reward: Reward = Reward()
     network: Network = Network()
+    aux: Aux = Aux()
+    skills: Skills = Skills()
     learner: Learner = Learner()
     evaluation: Evaluation = Evaluation()
     audit: Audit = Audit()
@@ -77,14 +81,30 @@ class Config(Section):
         """Return the settings of one instrument: its own table, else the defaults."""
         return self.instruments.get(name, self.instrument)
 
+    @property
+    def reaches(self) -> dict[str, int]:
+        """Return how many bars ahead each part looks, by the key that sets it."""
+        reaches = {"learner.n_step": self.learner.n_step}
+        if self.aux.enabled:
+            reaches["aux.horizon"] = self.aux.horizon
+        if self.network.kind == "scenario":
+            reaches["network.horizon"] = self.network.horizon
+        return reaches
+
     @model_validator(mode="after")
     def _consistent(self) -> Config:
         for name, instrument in self.instruments.items():
             check_units(name, instrument, self.market)
-        if self.learner.n_step > self.folds.horizon:
+        for key, bars in self.reaches.items():
+            if bars > self.folds.horizon:
+                raise ValueError(
+                    f"{key} = {bars} exceeds folds.horizon = {self.folds.horizon}: the purge would "
+                    "not cover what it looks ahead"
+                )
+        if self.skills.banks and self.network.kind != "scenario":
             raise ValueError(
-                f"learner.n_step = {self.learner.n_step} exceeds folds.horizon = "
-                f"{self.folds.horizon}: the purge would not cover the return"
+                f'skills.banks extend the scenario network; set network.kind = "scenario" or '
+                f"skills.banks = [] (network.kind is {self.network.kind})"
             )
         needed = self.folds.horizon + self.folds.fill_lag
         if self.folds.purge is not None and self.folds.purge < needed:

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from backtest import identity
+from backtest.agent.weights import AUX_COLUMN
 from backtest.calendar_folds import calendar_folds, feature_windows, fold_of
 from backtest.config import Config, Instrument
 from backtest.data.bars import Bars, read_bars
@@ -27,6 +29,9 @@ from backtest.market.layout import Array
 from backtest.market.records import bar_records
 from backtest.market.tape import Tape, market_params
 from backtest.splits import Fold, Window
+
+if TYPE_CHECKING:
+    from backtest.agent.foundation import Foundation
 
 # Rows a window's feature file holds before its first bar: the state reads 28 differences, and the
 # first decision of a test window is taken one bar before it.
@@ -179,14 +184,26 @@ class FoldMarket:
     def fit(
         cls, config: Config, instrument: Instrument, fold: Fold, table: FeatureTable
     ) -> FoldMarket:
-        """Fit base and scaler on train rows; no other row is read."""
-        train = table.slice(fold.train.start, fold.train.stop)
-        rows = table.rows(fold.train.start, fold.train.stop)
+        """Fit base and scaler on the rows that train the policy; no other row is read."""
+        window = learning(config, fold)
+        train = table.slice(window.start, window.stop)
+        rows = table.rows(window.start, window.stop)
         scaler = Scaler.fit(rows, config.features.scaler)
         return cls(config, instrument, fold, float(train.close[0]), scaler)
 
+    @property
+    def learning(self) -> Window:
+        """Bars that train the policy: the train window, or its first part."""
+        return learning(self.config, self.fold)
+
+    @property
+    def collection(self) -> Window:
+        """Bars that skills are formed on: the train window, or what the policy did not see of it."""
+        start = self.learning.stop if self.config.skills.collect_from else self.fold.train.start
+        return Window(start, self.fold.train.stop)
+
     def cut(self, table: FeatureTable, start: int, stop: int) -> tuple[Tape, Array]:
-        """Return the tape and the states float32[n, 115] of bars [start, stop)."""
+        """Return the tape and the states float32[n, 115] of bars [start, stop), no forecast."""
         seen = table.slice(max(start - RECENT, table.first_bar), stop)
         part = seen.slice(start, stop)
         params = market_params(self.config, self.instrument, self.base)
@@ -196,17 +213,67 @@ class FoldMarket:
         )
         return Tape(start, records, params, np.zeros(len(part), np.float32)), state
 
-    def train(self, table: FeatureTable) -> tuple[Tape, Array]:
-        """Return what training may read."""
-        return self.cut(table, self.fold.train.start, self.fold.train.stop)
+    def train(
+        self, table: FeatureTable, foundation: Foundation | None = None
+    ) -> tuple[Tape, Array]:
+        """Return what training may read, with the out-of-fold forecasts of a foundation."""
+        tape, state = self.cut(table, self.learning.start, self.learning.stop)
+        if foundation is None:
+            return tape, state
+        return with_forecast(tape, state, foundation.forecast_train(len(state)))
 
-    def validation(self, table: FeatureTable) -> tuple[Tape, Array]:
-        """Return the validation window and the bar before it, on which it first decides."""
-        return self.cut(table, self.fold.validation.start - 1, self.fold.validation.stop)
+    def collected(
+        self, table: FeatureTable, foundation: Foundation | None = None
+    ) -> tuple[Tape, Array]:
+        """Return what skills may be formed on; forecasts are never of rows that fitted them."""
+        if self.collection == self.learning:
+            return self.train(table, foundation)
+        tape, state = self.cut(table, self.collection.start, self.collection.stop)
+        if foundation is None:
+            return tape, state
+        return with_forecast(tape, state, foundation.forecast(state))
 
-    def test(self, table: FeatureTable) -> tuple[Tape, Array]:
-        """Return the test window and the bar before it, on which it first decides."""
-        return self.cut(table, self.fold.test.start - 1, self.fold.test.stop)
+    def validation(
+        self, table: FeatureTable, foundation: Foundation | None = None
+    ) -> tuple[Tape, Array]:
+        """Return the validation window and the bar before it, on which it first decides.
+
+        The forecasts are those of the foundation's head of all train rows.
+        """
+        return self._outside(table, self.fold.validation, foundation)
+
+    def test(self, table: FeatureTable, foundation: Foundation | None = None) -> tuple[Tape, Array]:
+        """Return the test window and the bar before it, on which it first decides.
+
+        The forecasts are those of the foundation's head of all train rows; that of a policy will do
+        (`Policy.foundation`).
+        """
+        return self._outside(table, self.fold.test, foundation)
+
+    def _outside(
+        self, table: FeatureTable, window: Window, foundation: Foundation | None
+    ) -> tuple[Tape, Array]:
+        tape, state = self.cut(table, window.start - 1, window.stop)
+        if foundation is None:
+            return tape, state
+        return with_forecast(tape, state, foundation.forecast(state))
+
+
+def learning(config: Config, fold: Fold) -> Window:
+    """Return the bars of a fold that train the policy (`skills.collect_from`)."""
+    share = config.skills.collect_from
+    if share is None:
+        return fold.train
+    return Window(fold.train.start, fold.train.start + int(share * len(fold.train)))
+
+
+def with_forecast(tape: Tape, state: Array, forecast: Array) -> tuple[Tape, Array]:
+    """Return the tape and the states with a direction forecast float32[n] in aux and slot 121.
+
+    `state` is changed in place.
+    """
+    state[:, AUX_COLUMN] = forecast
+    return replace(tape, aux=forecast), state
 
 
 # Steps of one process come back to the same files: keep the last few.

@@ -66,6 +66,10 @@ class Lake:
         """Folder of checkpoints, curves and scalers of one fold."""
         return self._fold("policies", study_id, instrument, fold_key, fold_id)
 
+    def skills(self, study_id: str, instrument: str, fold_key: str, fold_id: str) -> Path:
+        """Folder of skill banks, of policies trained on, and of what validation chose."""
+        return self._fold("skills", study_id, instrument, fold_key, fold_id)
+
     def fold_results(self, study_id: str, instrument: str, fold_key: str, fold_id: str) -> Path:
         """Folder of one fold's result: `manifest.json` and the Parquet files that it names."""
         return self._fold("results", study_id, instrument, fold_key, fold_id)

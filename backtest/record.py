@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from backtest.evaluation.ablation import NONE, VARIANTS
+from backtest.evaluation.rows import CHOSEN
 from backtest.lake import Lake
 from backtest.queries import connect
 
@@ -18,7 +20,7 @@ class Line:
 
     Attributes:
         label: for people, such as "policy seed 0" or "buy and hold".
-        learned: a policy, not a baseline.
+        learned: a policy as validation chose it, nothing that it is compared with.
         time: datetime64[us][n], bar closes, UTC.
         equity: float64[n], currency, compounded over folds.
     """
@@ -30,7 +32,10 @@ class Line:
 
 
 def stitched(lake: Lake, study_id: str, instrument: str) -> list[Line]:
-    """Return the lines of an instrument, policies by seed and then baselines by name.
+    """Return the lines of an instrument, policies by seed and then what they are compared with.
+
+    A policy is what validation chose, fold by fold; where that was not always the variant without
+    skills, this one has a line as well.
 
     Raises:
         StoreError: there is no store.
@@ -38,7 +43,7 @@ def stitched(lake: Lake, study_id: str, instrument: str) -> list[Line]:
     with connect(lake) as connection:
         columns = connection.execute(
             "SELECT seed, variant, time, equity FROM oos_equity WHERE study_id = ? "
-            "AND instrument = ? AND variant <> 'chosen' ORDER BY seed, variant, bar",
+            "AND instrument = ? ORDER BY seed, variant, bar",
             [study_id, instrument],
         ).fetchnumpy()
     keys = list(zip(columns["seed"].tolist(), columns["variant"].tolist(), strict=True))
@@ -47,10 +52,20 @@ def stitched(lake: Lake, study_id: str, instrument: str) -> list[Line]:
         places.setdefault(key, []).append(row)
     lines = []
     for (seed, variant), rows in places.items():
-        learned = variant == "none"
-        label = f"policy seed {seed}" if learned else variant.replace("_", " ")
-        lines.append(Line(label, learned, columns["time"][rows], columns["equity"][rows]))
+        time, equity = columns["time"][rows], columns["equity"][rows]
+        if variant == CHOSEN:
+            lines.append(Line(policy_label(seed, True), True, time, equity))
+        elif variant == NONE:
+            if not np.array_equal(equity, columns["equity"][places[seed, CHOSEN]]):
+                lines.append(Line(policy_label(seed, False), False, time, equity))
+        elif variant not in VARIANTS:
+            lines.append(Line(variant.replace("_", " "), False, time, equity))
     return sorted(lines, key=lambda line: (not line.learned, line.label))
+
+
+def policy_label(seed: int, chosen: bool) -> str:
+    """Return the name of a policy's line: as validation chose it, or without skills."""
+    return f"policy seed {seed}{'' if chosen else ' without skills'}"
 
 
 def fold_statuses(lake: Lake, study_id: str) -> list[dict[str, Any]]:

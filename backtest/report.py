@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from backtest.ablation_table import ABLATION_COLUMNS, Ablation
 from backtest.lake import Lake, atomic_write, segment
 from backtest.record import Line, fold_statuses, stitched
 from backtest.summary import COLUMNS, Summary, summarize
@@ -58,10 +59,23 @@ def html(summary: Summary, folds: list[dict[str, Any]], lines: list[Line]) -> st
             table(COLUMNS, summary.table),
             f"<p><small>{escape(summary.note)}</small></p>",
             figure(lines) if lines else "<p>No complete fold yet.</p>",
+            *skills(summary.ablation),
             f"<h2>Folds</h2>{table(shown, statuses)}",
             f"<p><small>study {escape(summary.study_id)}</small></p></html>",
         )
     )
+
+
+def skills(ablation: Ablation | None) -> list[str]:
+    """Return the part about skill banks; nothing for a study without them."""
+    if ablation is None:
+        return []
+    return [
+        "<h2>Skills</h2>",
+        f"<p>{escape(ablation.title)}</p>",
+        table(ABLATION_COLUMNS, ablation.table),
+        f"<p><small>{escape(ablation.note)}</small></p>",
+    ]
 
 
 def table(columns: tuple[str, ...], rows: list[list[str]]) -> str:

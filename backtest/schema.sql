@@ -130,8 +130,8 @@ COMMENT ON COLUMN policy.weight_hash IS 'SHA-256 of the weights';
 COMMENT ON COLUMN policy.steps IS 'environment steps collected';
 COMMENT ON COLUMN policy.updates IS 'gradient updates';
 COMMENT ON COLUMN policy.best_epoch IS 'epoch with the best validation Sharpe, from 0';
-COMMENT ON COLUMN policy.validation_sharpe IS 'annualised, of best_epoch, per sqrt(year)';
-COMMENT ON COLUMN policy.train_sharpe IS 'annualised, of best_epoch, per sqrt(year)';
+COMMENT ON COLUMN policy.validation_sharpe IS 'annualised, of best_epoch, per sqrt(year); with banks: of the variant';
+COMMENT ON COLUMN policy.train_sharpe IS 'annualised, of best_epoch, per sqrt(year); NULL: variants other than none';
 COMMENT ON COLUMN policy.v_min IS 'lowest atom, reward';
 COMMENT ON COLUMN policy.v_max IS 'highest atom, reward';
 COMMENT ON COLUMN policy.edge_mass IS 'mean probability of the two outer atoms, fraction';
@@ -307,7 +307,7 @@ COMMENT ON COLUMN skill.observations IS 'emitted observations merged into it, co
 COMMENT ON COLUMN skill.age IS 'emitted observations since its last use, count';
 COMMENT ON COLUMN skill.mass IS 'moving average of matches, dimensionless';
 COMMENT ON COLUMN skill.scale IS 'norm of the correction, latent units';
-COMMENT ON COLUMN skill.hits IS 'retrievals in the test window, count';
+COMMENT ON COLUMN skill.hits IS 'retrievals in the test window by the variant of this bank alone, count';
 COMMENT ON COLUMN skill.influence IS 'predicted fall of the loss by its corrections, loss units';
 
 CREATE TABLE bank_stat (
@@ -335,8 +335,8 @@ COMMENT ON TABLE skill_ablation IS 'Each variant against none: same seed, same b
 COMMENT ON COLUMN skill_ablation.fold_id IS 'the fold';
 COMMENT ON COLUMN skill_ablation.seed IS 'training seed';
 COMMENT ON COLUMN skill_ablation.variant IS 'none, task, step, both, finetune';
-COMMENT ON COLUMN skill_ablation.alpha IS 'strength of the correction, dimensionless';
-COMMENT ON COLUMN skill_ablation.adopted IS 'validation interval above zero';
+COMMENT ON COLUMN skill_ablation.alpha IS 'strength of the correction, dimensionless; NULL: no bank, or (both) two strengths, see task and step';
+COMMENT ON COLUMN skill_ablation.adopted IS 'passed the gate: validation interval above zero';
 COMMENT ON COLUMN skill_ablation.chosen IS 'the variant that validation picked; one per fold and seed';
 COMMENT ON COLUMN skill_ablation.decisions_changed IS 'test decisions that differ from none, count; 0 = inert';
 COMMENT ON COLUMN skill_ablation.validation_delta IS 'paired validation gain, standard deviations of PnL';
@@ -344,7 +344,7 @@ COMMENT ON COLUMN skill_ablation.delta_sharpe IS 'test Sharpe minus that of none
 COMMENT ON COLUMN skill_ablation.delta_pnl IS 'test net PnL minus that of none, currency';
 COMMENT ON COLUMN skill_ablation.low IS 'lower end of the interval of delta_pnl, currency';
 COMMENT ON COLUMN skill_ablation.high IS 'upper end of the interval of delta_pnl, currency';
-COMMENT ON COLUMN skill_ablation.verdict IS 'in words, such as adopted, not adopted, inert';
+COMMENT ON COLUMN skill_ablation.verdict IS 'reference (none itself), inert (no decision changed), adopted, not adopted, comparison (finetune)';
 
 CREATE TABLE aux_verdict (
     fold_id VARCHAR, seed INTEGER CHECK (seed >= 0), epoch INTEGER CHECK (epoch >= -1),
@@ -360,22 +360,33 @@ COMMENT ON TABLE aux_verdict IS 'Does the auxiliary head reach the actions?';
 COMMENT ON COLUMN aux_verdict.fold_id IS 'the fold';
 COMMENT ON COLUMN aux_verdict.seed IS 'training seed';
 COMMENT ON COLUMN aux_verdict.epoch IS 'from 0; -1 = final';
-COMMENT ON COLUMN aux_verdict.reference_fold_id IS 'same fold in the study without alpha';
-COMMENT ON COLUMN aux_verdict.n_trades IS 'closed trades, count';
-COMMENT ON COLUMN aux_verdict.win_rate IS 'fraction of trades with a gain';
+COMMENT ON COLUMN aux_verdict.reference_fold_id IS 'same fold in the study without alpha; NULL: not on this lake, or this is it';
+COMMENT ON COLUMN aux_verdict.n_trades IS 'closed trades, count; epochs: validation window, final: test window';
+COMMENT ON COLUMN aux_verdict.win_rate IS 'fraction of trades with a gain; confirmed needs its interval above 0.505';
 COMMENT ON COLUMN aux_verdict.low IS 'lower end of the interval of win_rate, fraction';
 COMMENT ON COLUMN aux_verdict.high IS 'upper end of the interval of win_rate, fraction';
-COMMENT ON COLUMN aux_verdict.w_norm IS 'norm of the weights from the head, weight units';
+COMMENT ON COLUMN aux_verdict.w_norm IS 'norm of the centred bypass weights, weight units; final: of the best epoch';
 COMMENT ON COLUMN aux_verdict.adam_m IS 'norm of their first Adam moment, gradient units';
 COMMENT ON COLUMN aux_verdict.adam_v IS 'norm of their second Adam moment, squared gradient units';
-COMMENT ON COLUMN aux_verdict.tv_direction IS 'total variation from the reference, fraction';
+COMMENT ON COLUMN aux_verdict.tv_direction IS 'greedy actions in the window of n_trades: total variation from the reference, fraction';
 COMMENT ON COLUMN aux_verdict.tv_magnitude IS 'total variation from the reference, fraction';
 COMMENT ON COLUMN aux_verdict.tv_order IS 'total variation from the reference, fraction';
 COMMENT ON COLUMN aux_verdict.tv_urgency IS 'total variation from the reference, fraction';
-COMMENT ON COLUMN aux_verdict.advantage_var_magnitude IS 'variance of the advantages, squared reward';
-COMMENT ON COLUMN aux_verdict.advantage_var_order IS 'variance of the advantages, squared reward';
-COMMENT ON COLUMN aux_verdict.advantage_var_urgency IS 'variance of the advantages, squared reward';
-COMMENT ON COLUMN aux_verdict.conclusion IS 'confirmed, routed but not actionable, gradient broken';
+COMMENT ON COLUMN aux_verdict.advantage_var_magnitude IS 'variance of the advantages, squared reward; NULL: not learned';
+COMMENT ON COLUMN aux_verdict.advantage_var_order IS 'variance of the advantages, squared reward; NULL: not learned';
+COMMENT ON COLUMN aux_verdict.advantage_var_urgency IS 'variance of the advantages, squared reward; NULL: not learned';
+COMMENT ON COLUMN aux_verdict.conclusion IS 'confirmed, routed but not actionable, gradient broken; NULL: without alpha';
+
+CREATE TABLE forecast_quality (
+    fold_id VARCHAR, seed INTEGER CHECK (seed >= 0), name VARCHAR,
+    value DOUBLE,
+    PRIMARY KEY (fold_id, seed, name)
+);
+COMMENT ON TABLE forecast_quality IS 'How good the frozen forecasts are on train rows: aux_* = direction forecast, out of fold; the rest = scenario forecaster';
+COMMENT ON COLUMN forecast_quality.fold_id IS 'the fold';
+COMMENT ON COLUMN forecast_quality.seed IS 'training seed';
+COMMENT ON COLUMN forecast_quality.name IS 'name of the figure; fixes the unit of value';
+COMMENT ON COLUMN forecast_quality.value IS 'by name: count (aux_rows), fraction (aux_up, aux_tie, coverage_*), dimensionless (aux_mean, aux_sd, aux_auc, aux_auc_error, aux_shuffled_auc), 1 = the shuffled control failed as it must (aux_control_fails), nats a bar (nll, nll_noise)';
 
 CREATE TABLE feature_stat (
     fold_id VARCHAR, feature VARCHAR,

@@ -25,7 +25,6 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Natural = Annotated[int, Field(ge=0)]
 # TOML has dates of its own: a bare 2012-01-01 means the same as "2012-01-01".
 IsoText = Annotated[str, BeforeValidator(lambda v: v.isoformat() if isinstance(v, date) else v)]
-Branch = Literal["direction", "magnitude", "order", "urgency"]
 Policy = Literal["error", "drop", "keep"]
 
 
@@ -74,6 +73,7 @@ class Synthetic(Section):
     phi: Annotated[float, Field(gt=-1, lt=1)] = 0.0
     # > 0: the sign of phi changes at random between blocks of this many bars
     regime_bars: Natural = 0
+    regime_from: Natural = 0  # bars before this one keep the sign of phi
     sigma: PositiveFloat = 1.2  # points per bar
     price: float = 5000.0
     start: IsoText = "2000-01-01T00:00:00Z"
@@ -168,48 +168,6 @@ class Reward(Section):
     max_hold_penalty: NonNegative = 0.002  # calibrated only
     cusum_ref: PositiveFloat = 0.15  # calibrated only
     scale_beta: NonNegative = 0.5
-
-
-class Network(Section):
-    """The policy network."""
-
-    kind: Literal["mlp"] = "mlp"
-    hidden: tuple[PositiveInt, PositiveInt] = (128, 128)
-    atoms: Annotated[int, Field(ge=11, le=201)] = 51
-
-
-class Learner(Section):
-    """Branching dueling C51 double DQN."""
-
-    branches: tuple[Branch, ...] = ("direction", "magnitude")
-    gamma: Annotated[float, Field(gt=0, lt=1)] = 0.8
-    n_step: Annotated[int, Field(ge=1, le=12)] = 3
-    learning_rate: PositiveFloat = 4e-4
-    adam_eps: PositiveFloat = 1e-5
-    weight_decay: NonNegative = 0.0
-    gradient_clip: PositiveFloat = 10.0
-    batch: PositiveInt = 256
-    updates: PositiveInt = 1500  # in all, per fold and seed
-    epochs: PositiveInt = 3  # rounds of collect, update, validate
-    envs: PositiveInt = 64
-    episode_steps: Annotated[int, Field(ge=64)] = 512
-    target_every: Natural = 200  # updates between hard target copies; 0 = soft updates by tau
-    tau: Annotated[float, Field(gt=0, le=1)] = 0.005
-    epsilon_start: Fraction = 1.0
-    epsilon_end: Fraction = 0.05
-    epsilon_decay: Annotated[float, Field(gt=0, le=1)] = 0.4  # fraction of all updates
-    replay: Literal["prioritised", "uniform"] = "prioritised"
-    replay_rows: PositiveInt = 262_144
-    per_alpha: Fraction = 0.6
-    per_beta: Fraction = 0.4  # rises to 1 over the updates
-    patience: PositiveInt = 1000  # epochs without a better validation Sharpe before stopping
-    v_max: PositiveFloat | None = None  # None: from the first experience
-
-    @model_validator(mode="after")
-    def _branches(self) -> Learner:
-        if "direction" not in self.branches or len(set(self.branches)) != len(self.branches):
-            raise ValueError("branches must hold direction, each branch at most once")
-        return self
 
 
 class Evaluation(Section):

@@ -47,6 +47,7 @@ FOLD_TABLES = (
     "bank_stat",
     "skill_ablation",
     "aux_verdict",
+    "forecast_quality",
     "feature_stat",
 )
 PART_TABLES = ("study", "run", "fold", "trial", "trial_return", "metric", "reward_audit")

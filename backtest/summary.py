@@ -9,9 +9,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from backtest.ablation_table import Ablation, read_ablation
 from backtest.errors import StoreError
+from backtest.figures import UNDEFINED, Figure, counted, number, percent, plain
 from backtest.lake import Lake
 from backtest.queries import connect
 
@@ -34,17 +36,6 @@ COLUMNS = (
     "exposure",
     "P(policy better)",
 )
-
-
-class Figure(NamedTuple):
-    """A metric with its interval; None where the store says NULL."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-
-
-UNDEFINED = Figure(None)
 
 
 @dataclass(frozen=True)
@@ -75,6 +66,7 @@ class Summary:
         confidence: of the intervals; None when the study's settings were not recorded.
         lines: the chosen policy, then the baselines; empty without a complete fold.
         by_seed: Sharpe of every seed alone, with its interval over time.
+        ablation: the policy's variants against one another; None without skill banks.
     """
 
     study_id: str
@@ -87,6 +79,7 @@ class Summary:
     confidence: float | None
     lines: tuple[Line, ...]
     by_seed: tuple[Figure, ...]
+    ablation: Ablation | None = None
 
     def line(self, variant: str) -> Line | None:
         """Return the policy (`chosen`) or a baseline."""
@@ -154,6 +147,7 @@ class Summary:
                 for line in self.lines
             ],
             "sharpe_by_seed": [figure._asdict() for figure in self.by_seed],
+            "ablation": self.ablation.as_json() if self.ablation else None,
         }
 
 
@@ -235,6 +229,7 @@ def _summary(connection: duckdb.DuckDBPyConnection, study_id: str, instrument: s
             sessions = max(sessions, n or 0)
         if variant == POLICY and name == "sharpe" and seed >= 0:
             by_seed[seed] = Figure(value, low, high)
+    confidence = _confidence(connection, study_id)
     order = [POLICY, *BASELINES, *sorted(set(figures) - {POLICY, *BASELINES})]
     return Summary(
         study_id=study_id,
@@ -244,13 +239,14 @@ def _summary(connection: duckdb.DuckDBPyConnection, study_id: str, instrument: s
         last=last,
         sessions=sessions,
         seeds=len(by_seed),
-        confidence=_confidence(connection, study_id),
+        confidence=confidence,
         lines=tuple(
             Line(v, label(v, shown.get((v, "sharpe"), -1)), figures[v])
             for v in order
             if v in figures
         ),
         by_seed=tuple(by_seed[seed] for seed in sorted(by_seed)),
+        ablation=read_ablation(connection, study_id, instrument, confidence),
     )
 
 
@@ -265,27 +261,3 @@ def label(variant: str, seed: int) -> str:
     """Return the name of a line for people; one draw of several is said to be one."""
     name = {POLICY: "policy"}.get(variant, variant.replace("_", " "))
     return f"{name} (draw {seed})" if variant == "random" and seed >= 0 else name
-
-
-def counted(n: int, noun: str) -> str:
-    """Return a number with its noun, such as 1 fold or 2,012 sessions."""
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
-
-
-def percent(figure: Figure, digits: int = 1) -> str:
-    """Return a fraction as percent, without bounds."""
-    return "" if figure.value is None else f"{figure.value:.{digits}%}"
-
-
-def number(figure: Figure) -> str:
-    """Return a count, which over seeds may be a mean."""
-    return "" if figure.value is None else f"{figure.value:,.1f}".removesuffix(".0")
-
-
-def plain(figure: Figure, *, bounds: bool = False) -> str:
-    """Return a ratio or a probability, with its interval where there is one."""
-    if figure.value is None:
-        return ""
-    # a negative zero is a zero to people
-    value, low, high = (None if v is None else f"{round(v, 2) + 0.0:.2f}" for v in figure)
-    return f"{value} [{low}, {high}]" if bounds and low and high else str(value)

@@ -5,19 +5,8 @@ Claims are as strong as their intervals: ahead means that the whole interval lie
 
 from __future__ import annotations
 
-from backtest.summary import (
-    IMPROVEMENT,
-    POLICY,
-    RIVAL,
-    UNDEFINED,
-    Figure,
-    Line,
-    Summary,
-    counted,
-    number,
-    percent,
-    plain,
-)
+from backtest.figures import UNDEFINED, Figure, counted, number, percent, plain
+from backtest.summary import IMPROVEMENT, POLICY, RIVAL, Line, Summary
 
 CHANCE = 0.5
 FEW_SEEDS = 10  # below this many, an interval over seeds says little

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
+from typing import TypeVar
 
 import numpy as np
 
 from backtest import rng
 from backtest.data.issues import read_issues
 from backtest.data.session import sessions_per_year
+from backtest.evaluation.ablation import NONE, picks
 from backtest.evaluation.fold_rows import fold_row
 from backtest.evaluation.intervals import Interval, probability_of_improvement
 from backtest.evaluation.metrics import daily_returns
 from backtest.evaluation.rows import (
     ALL_SEEDS,
+    CHOSEN,
     Columns,
     Row,
-    as_chosen,
     metric_rows,
     over_seeds,
     record_intervals,
@@ -34,6 +36,7 @@ from backtest.store import fold_result, write_part
 
 IMPROVEMENT = "p_improvement_over_"  # + baseline: P(Sharpe of the policy > that of the baseline)
 Key = tuple[str, str, int]  # policy_kind, variant, seed
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,7 @@ def publish_study(experiment: Experiment, run_id: str) -> Published:
         rows = _record_rows(records) + _over_seeds(experiment, [records], name)
         rows += _improvements(experiment, name, results)
         header = PartHeader("walk_forward", run_id, experiment.study_id, name)
-        tables = {"metric": [*rows, *as_chosen(rows, "none")], "fold": plan}
-        write_part(experiment.lake, header, tables)
+        write_part(experiment.lake, header, {"metric": rows, "fold": plan})
         _write_issues(experiment, name, run_id)
         if records:
             by_instrument.append(records)
@@ -66,7 +68,7 @@ def publish_study(experiment: Experiment, run_id: str) -> Published:
     if len(by_instrument) == 1:
         rows += _record_rows(by_instrument[0])
     header = PartHeader("walk_forward", run_id, experiment.study_id)
-    write_part(experiment.lake, header, {"metric": [*rows, *as_chosen(rows, "none")]})
+    write_part(experiment.lake, header, {"metric": rows})
     return publish(experiment.lake)
 
 
@@ -90,18 +92,24 @@ def _fold_results(experiment: Experiment, name: str) -> tuple[list[Manifest], li
 
 
 def _records(experiment: Experiment, name: str, results: Sequence[Manifest]) -> dict[Key, Record]:
-    """Stitch every seed and baseline that all folds have."""
+    """Stitch every seed and baseline that all folds have; `chosen` follows each fold's pick."""
     config = experiment.config
     year = sessions_per_year(experiment.instrument(name).calendar)
     session = experiment.bars(name).session
     capital = config.market.initial_capital
-    equities = [_by_key(m, "equity") for m in results]
-    ledgers = [_by_key(m, "trade") for m in results]
+    chosen = [fold_picks(m) for m in results]
+    equities = [with_chosen(_by_key(m, "equity"), p) for m, p in zip(results, chosen, strict=True)]
+    ledgers = [with_chosen(_by_key(m, "trade"), p) for m, p in zip(results, chosen, strict=True)]
     liquidation = [_metric(m, "liquidation_cost") for m in results]
     nothing = {"bars": np.zeros(0), "pnl": np.zeros(0), "reason": np.zeros(0, "U4")}
-    records = {}
+    records: dict[Key, Record] = {}
     for key in equities[0]:
         if not all(key in fold for fold in equities):
+            continue
+        kind, variant, seed = key
+        picked = {fold.get(seed, NONE) for fold in chosen} if variant == CHOSEN else set()
+        if len(picked) == 1:  # the same in every fold: its record is there already
+            records[key] = records[kind, picked.pop(), seed]
             continue
         rows = [{**fold[key], "session": session[fold[key]["bar"]]} for fold in equities]
         trades = [
@@ -118,6 +126,21 @@ def _records(experiment: Experiment, name: str, results: Sequence[Manifest]) -> 
             intervals["sharpe"] = Interval(None, None, None, len(returns))
         records[key] = Record(metrics, intervals, len(returns))
     return records
+
+
+def fold_picks(manifest: Manifest) -> dict[int, str]:
+    """Return the variant that validation chose in a fold, by seed."""
+    return picks(read_table(manifest.path("skill_ablation")).to_pylist())
+
+
+def with_chosen(found: Mapping[Key, T], picked: Mapping[int, str]) -> dict[Key, T]:
+    """Return values by key with those of each seed's pick again under the name `chosen`, last."""
+    again = {
+        ("learned", CHOSEN, seed): value
+        for (kind, variant, seed), value in found.items()
+        if kind == "learned" and variant == picked.get(seed, NONE)
+    }
+    return {**found, **again}
 
 
 def _by_key(manifest: Manifest, name: str) -> dict[Key, Columns]:
@@ -145,7 +168,7 @@ def _metric(manifest: Manifest, name: str) -> dict[Key, float | None]:
     return {
         (row["policy_kind"], row["variant"], row["seed"]): row["value"]
         for row in rows
-        if row["name"] == name and row["seed"] != ALL_SEEDS and row["variant"] != "chosen"
+        if row["name"] == name and row["seed"] != ALL_SEEDS
     }
 
 
@@ -177,7 +200,7 @@ def _over_seeds(
 
 
 def _improvements(experiment: Experiment, name: str, results: Sequence[Manifest]) -> list[Row]:
-    """Return P(policy > baseline) by fold Sharpe, for each baseline, as metric rows."""
+    """Return P(policy > baseline) by fold Sharpe, for each variant and baseline, as metric rows."""
     chance = experiment.config.evaluation
     scores: dict[tuple[str, str], list[list[float | None]]] = {}
     for place, manifest in enumerate(results):
@@ -185,19 +208,20 @@ def _improvements(experiment: Experiment, name: str, results: Sequence[Manifest]
             folds = scores.setdefault((kind, variant), [[] for _ in results])
             # a record without a Sharpe earned nothing at no risk
             folds[place].append(0.0 if sharpe is None else sharpe)
+    sides: dict[str, list[str]] = {"learned": [], "baseline": []}
+    for kind, variant in scores:
+        sides[kind].append(variant)
     rows = []
-    for (kind, variant), folds in scores.items():
-        if kind == "learned":
-            continue
+    for variant, baseline in product(sides["learned"], sides["baseline"]):
         found = probability_of_improvement(
-            side_by_side(scores["learned", "none"]),
-            side_by_side(folds),
+            side_by_side(scores["learned", variant]),
+            side_by_side(scores["baseline", baseline]),
             rng.key(0, name, "improvement"),
             resamples=chance.bootstrap,
             confidence=chance.confidence,
         )
-        label = {"policy_kind": "learned", "variant": "none", "seed": ALL_SEEDS}
-        rows.append({**label, "name": IMPROVEMENT + variant, **vars(found)})
+        label = {"policy_kind": "learned", "variant": variant, "seed": ALL_SEEDS}
+        rows.append({**label, "name": IMPROVEMENT + baseline, **vars(found)})
     return rows
 
 

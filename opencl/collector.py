@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from backtest import rng
+from backtest.agent.aux_verdict import action_counts
 from backtest.agent.experience import Experience
+from backtest.agent.kinds import Weights
 from backtest.agent.protocols import Score, WindowName
-from backtest.agent.weights import PolicyWeights
 from backtest.evaluation.metrics import daily_returns
 from backtest.evaluation.ratios import sharpe
 from backtest.market.layout import COMPONENTS, Array, End
-from opencl.rollout import Rollout, Trajectories
+from opencl.rollout import PolicySkills, Rollout, Trajectories
 
 # A long train window is scored in this many consecutive episodes, the lanes of one work-item.
 SEGMENTS = 16
@@ -37,7 +38,7 @@ class DeviceCollector:
     envs: int
     steps: int
 
-    def collect(self, weights: PolicyWeights, round: int, epsilon: float) -> Experience:
+    def collect(self, weights: Weights, round: int, epsilon: float) -> Experience:
         """Return one round's experience; see `backtest.agent.protocols.Collector`.
 
         Only the first round, which becomes a file, carries the reward components.
@@ -90,14 +91,16 @@ class DeviceEvaluator:
         session: int32[n] by window, session date of each bar on the tape.
         key: uint32[2]; greedy play draws nothing, the kernel wants one.
         sessions_per_year: of the instrument's calendar.
+        trades: count trades and actions of the validation window, for the aux verdict.
     """
 
     rollouts: dict[WindowName, Rollout]
     session: dict[WindowName, Array]
     key: Array
     sessions_per_year: float
+    trades: bool = False
 
-    def evaluate(self, weights: PolicyWeights, window_name: WindowName) -> Score:
+    def evaluate(self, weights: Weights, window_name: WindowName) -> Score:
         """Return the score of one window; see `backtest.agent.protocols.Evaluator`.
 
         A long train window is cut into segments, each from flat and the initial capital; fewer
@@ -108,24 +111,56 @@ class DeviceEvaluator:
         parts = SEGMENTS if window_name == "train" and bars >= SEGMENTS * LEAST_SEGMENT else 1
         steps = bars // parts
         start = rollout.tape.start + np.arange(parts) * steps
-        out = greedy(rollout, [weights], start[None], steps, self.key[None])
+        counting = self.trades and window_name == "validation"
+        out = greedy(rollout, [weights], start[None], steps, self.key[None], trace=counting)
         capital = float(rollout.tape.params["initial_capital"])
         gained = np.diff(out.equity.astype(np.float64), axis=0, prepend=capital)
         earned = np.where(out.end == End.DEAD, 0.0, gained).T.ravel()
         rows = (start[:, None] + np.arange(1, steps + 1) - rollout.tape.start).ravel()
         returns, _ = daily_returns(self.session[window_name][rows], earned, capital)
-        return Score(sharpe(returns, self.sessions_per_year), float(earned.sum()), returns)
+        score = Score(sharpe(returns, self.sessions_per_year), float(earned.sum()), returns)
+        return score if out.trace is None else with_trades(score, out.action, out.trace)
+
+
+def with_trades(score: Score, action: Array, trace: Array) -> Score:
+    """Return a score with closed trades, those with a gain, and the actions counted.
+
+    Args:
+        score: without them.
+        action: integers [steps, n, 4].
+        trace: `StepResult` records [steps, n].
+    """
+    return replace(
+        score,
+        trades=int(trace["segment_complete"].sum()),
+        # a ruin closes its trade at a loss
+        wins=int((trace["trade_result"] > 0).sum()),
+        actions=tuple(action_counts(action, trace["end"]).tolist()),
+    )
 
 
 def greedy(
     rollout: Rollout,
-    policies: Sequence[PolicyWeights],
+    policies: Sequence[Weights],
     start: Array,
     steps: int,
     keys: Array,
     *,
+    portfolio: bool = False,
     trace: bool = False,
+    skills: Sequence[PolicySkills | None] | None = None,
+    slots: bool = False,
 ) -> Trajectories:
-    """Play policies without exploration; start is int[P, E]."""
+    """Play policies without exploration; arguments as for `Rollout.launch`."""
     stage_round = int(rng.stream(rng.Stage.VALIDATE, 0))
-    return rollout.run(policies, start, steps, keys, stage_round=stage_round, trace=trace)
+    return rollout.run(
+        policies,
+        start,
+        steps,
+        keys,
+        stage_round=stage_round,
+        portfolio=portfolio,
+        trace=trace,
+        skills=skills,
+        slots=slots,
+    )

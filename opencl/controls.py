@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from backtest import rng
 from backtest.agent import train_fold
+from backtest.agent.foundation import bypass_mode, lay_foundation
 from backtest.agent.plan import Plan
 from backtest.controls import Kind, Outcome, Size, configuration, fold, instrument, planted
 from backtest.data.ingest import clean, read
@@ -17,8 +19,10 @@ from backtest.evaluation.account import account, reconcile
 from backtest.evaluation.intervals import sharpe_interval
 from backtest.evaluation.metrics import daily_returns
 from backtest.evaluation.oracle import best_pnl
-from backtest.experiment import FoldMarket
+from backtest.experiment import FoldMarket, with_forecast
 from backtest.features.table import compute
+from backtest.market.layout import Array
+from backtest.market.tape import Tape
 from opencl.collector import DeviceCollector, DeviceEvaluator, greedy
 from opencl.devices import select
 from opencl.rollout import Rollout
@@ -50,29 +54,41 @@ def run_control(spec: ControlSpec) -> Outcome:
     market = FoldMarket.fit(config, settings, plan, table)
     device = select(spec.device)
     key = rng.key(seed, f"control {kind}", "test")
-    rollouts = {}
-    states = {}
-    for window, (tape, state) in {
-        "train": market.train(table),
-        "validation": market.validation(table),
-        "test": market.test(table),
-    }.items():
-        changed = planted(kind, table, state, tape.start, settings.tick_size, seed)
-        if window == "train":
-            changed[-1, 0] = state[-1, 0]  # its next difference lies outside the window
-        rollouts[window] = Rollout(device, tape, changed, shape(config))
-        states[window] = changed
-    train, validation, test = (rollouts[w] for w in ("train", "validation", "test"))
+    stream = rng.hash32(f"control {kind}")
+
+    def seen(tape: Tape, state: Array) -> tuple[Tape, Array]:
+        return tape, planted(kind, table, state, tape.start, settings.tick_size, seed)
+
+    tape, state = market.train(table)
+    _, train_state = seen(tape, state)
+    train_state[-1, 0] = state[-1, 0]  # its next difference lies outside the window
+    foundation = lay_foundation(
+        config,
+        table.slice(plan.train.start, plan.train.stop),
+        train_state,
+        tick_size=settings.tick_size,
+        seed=seed,
+        stream=stream,
+    )
+    made = partial(Rollout, device, shape=shape(config))
+    forecast = foundation.forecast_train(len(train_state))
+    train = made(*with_forecast(tape, train_state, forecast))
+    validation, test = (
+        made(*with_forecast(tape, state, foundation.forecast(state)))
+        for tape, state in (seen(*market.validation(table)), seen(*market.test(table)))
+    )
     year = sessions_per_year(settings.calendar)
     session = bars.session
     trained = train_fold(
         Plan(
-            bar_part=states["train"],
+            bar_part=train_state,
             first_bar=train.tape.start,
             learner=config.learner,
             network=config.network,
             seed=seed,
-            stream=rng.hash32(f"control {kind}"),
+            stream=stream,
+            forecaster=foundation.forecaster,
+            bypass=bypass_mode(config.aux),
         ),
         DeviceCollector(train, key, config.learner.envs, config.learner.episode_steps),
         DeviceEvaluator(

@@ -1,6 +1,7 @@
 """Renders codes, structs and sizes of the host as OpenCL C, and checks that a device agrees.
 
-Nothing here has a value of its own: all come from `backtest.market.layout` and `backtest.rng`.
+Nothing here has a value of its own: all come from `backtest.market.layout`, `backtest.rng` and
+`backtest.agent.bank`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,23 @@ from itertools import accumulate
 import numpy as np
 
 from backtest import rng
+from backtest.agent.bank import codes, records, snapshot
+from backtest.agent.bank import state as bank_state
 from backtest.errors import KernelError
 from backtest.market import fill, portfolio, reward
 from backtest.market import layout as host
 from backtest.market.layout import Struct
 
-STRUCTS: tuple[Struct, ...] = (host.STATE, host.BAR, host.PARAMS, host.STEP)
+STRUCTS: tuple[Struct, ...] = (
+    host.STATE,
+    host.BAR,
+    host.PARAMS,
+    host.STEP,
+    records.RULES,
+    records.SKILL,
+    records.CELL,
+    records.HEAD,
+)
 
 # Prefix of an enum's members in OpenCL C: Direction.SHORT is DIRECTION_SHORT.
 ENUMS: dict[str, type[IntEnum]] = {
@@ -31,7 +43,22 @@ ENUMS: dict[str, type[IntEnum]] = {
     "FORMULA": host.Formula,
     "BAR": host.BarFlag,
     "STAGE": rng.Stage,
+    "SLOT": codes.SlotState,
+    "DECISION": codes.Decision,
 }
+# Fixed numbers of a bank, under their own names.
+BANK_REALS = (
+    "LEAST_SQUARE",
+    "CLOSE_SCORES",
+    "LEAST_SHARE",
+    "NORM_RATE",
+    "CELL_RATE",
+    "MASS_KEEP",
+    "MASS_GAIN",
+    "AGE_WEIGHT",
+    "AGE_LIMIT",
+    "LEAST_DELTA",
+)
 
 C_TYPES: dict[type[np.generic], str] = {
     np.float32: "float",
@@ -121,25 +148,30 @@ def _codes() -> dict[str, str]:
     named |= {f"FIRST_{name.upper()}": start for name, start in zip(sizes, first, strict=False)}
     named |= {"N_BRANCHES": host.N_BRANCHES, "N_ACTIONS": host.N_ACTIONS}
     named |= _numbered("COMPONENT", host.COMPONENTS)
+    named |= _numbered("COUNT", bank_state.COUNTERS)
+    named |= _numbered("RULE", records.UTILITY_RULES)
     named |= {
         "N_COMPONENTS": host.N_COMPONENTS,
+        "N_COUNTERS": len(bank_state.COUNTERS),
         "PORTFOLIO_STRIDE": host.PORTFOLIO_STRIDE,
         "STATE_DIM": host.STATE_DIM,
         "N_PORTFOLIO": host.N_PORTFOLIO,
         "AUX_SLOT": host.AUX_SLOT,
         "PHILOX_ROUNDS": rng.ROUNDS,
         "DSR_WARMUP": reward.DSR_WARMUP,
+        "MISS": snapshot.MISS,
+        "ABSTAIN": snapshot.ABSTAIN,
     }
     reals = {
         "DUST": fill.DUST,
         "Z_LIMIT": reward.Z_LIMIT,
         "STATE_LIMIT": portfolio.STATE_LIMIT,
         "HOLD_UNIT": portfolio.HOLD_UNIT,
-    }
+    } | {name: getattr(codes, name) for name in BANK_REALS}
     words = (*rng.MULTIPLIERS, *rng.WEYL)
     names = ("PHILOX_M0", "PHILOX_M1", "PHILOX_W0", "PHILOX_W1")
     return (
-        {name: str(value) for name, value in named.items()}
+        {name: str(value) if value >= 0 else f"({value})" for name, value in named.items()}
         | {name: f"{float(np.float32(value))!r}f" for name, value in reals.items()}
         | {name: f"{word:#010x}u" for name, word in zip(names, words, strict=True)}
     )

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from backtest import rng
-from backtest.agent.random_policy import random_policy
-from backtest.config import Config
+from backtest.agent.foundation import Foundation, lay_foundation, needed
+from backtest.agent.kinds import Weights
+from backtest.agent.random_policy import random_policy, random_scenario
+from backtest.config import Config, Network
 from backtest.data.bars import Bars
 from backtest.experiment import FoldMarket
-from backtest.features.table import compute
+from backtest.features.table import FeatureTable, compute
 from backtest.lookahead import different, perturbed
 from backtest.market.layout import Array
 from backtest.splits import Fold
@@ -58,27 +60,33 @@ def fold_comparisons(
 
     table = compute(bars, config.features.adx_seed)
     market = FoldMarket.fit(config, settings, fold, table)
+    foundation = lay(market, table)
     for name, cut in (("train", fold.train.stop), ("validation", fold.validation.stop)):
         other = compute(perturbed(bars, cut), config.features.adx_seed)
         again = FoldMarket.fit(config, settings, fold, other)
         compare(f"{name}: scaler", cut, market.scaler.scale, again.scaler.scale)
         compare(f"{name}: price base", cut, np.array(market.base), np.array(again.base))
-        tape, state = getattr(market, name)(table)
-        tape2, state2 = getattr(again, name)(other)
+        # what stage 0 fits ends with the train rows; behind them it forecasts
+        refitted = lay(again, other) if name == "train" else foundation
+        if foundation is not None and refitted is not None and name == "train":
+            compare(f"{name}: foundation", cut, foundation.fitted, refitted.fitted)
+        tape, state = getattr(market, name)(table, foundation)
+        tape2, state2 = getattr(again, name)(other, refitted)
         compare(f"{name}: bars", cut, records(tape.bars), records(tape2.bars))
+        compare(f"{name}: forecasts", cut, tape.aux, tape2.aux)
         compare(f"{name}: states", cut, state, state2)
     middle = (fold.test.start + fold.test.stop) // 2
     other = compute(perturbed(bars, middle), config.features.adx_seed)
     key = rng.key(0, instrument, fold.key)
     played = []
     for source in (table, other):
-        tape, state = market.test(source)
+        tape, state = market.test(source, foundation)
         rollout = Rollout(device, tape, state, shape(config))
         start = np.array([[tape.start]])
         played.append(
             greedy(
                 rollout,
-                [random_policy(config.network.hidden, config.network.atoms, 0)],
+                [stand_in(config.network)],
                 start,
                 len(fold.test),
                 key[None],
@@ -92,6 +100,29 @@ def fold_comparisons(
     compare("test: decisions", middle, a.action[:decided], b.action[:decided])
     compare("test: steps", middle, records(a.trace[: decided - 1]), records(b.trace[: decided - 1]))
     return rows
+
+
+def lay(market: FoldMarket, table: FeatureTable) -> Foundation | None:
+    """Fit on train rows what stage 0 fits, for seed 0; None when nothing stands on it."""
+    if not needed(market.config):
+        return None
+    train = market.fold.train
+    _, state = market.train(table)
+    return lay_foundation(
+        market.config,
+        table.slice(train.start, train.stop),
+        state,
+        tick_size=market.instrument.tick_size,
+        seed=0,
+        stream=rng.hash32(market.fold.key),
+    )
+
+
+def stand_in(network: Network) -> Weights:
+    """Return a policy of random weights, the forecast's way around the network among them."""
+    if network.kind == "scenario":
+        return random_scenario(network, alpha=1.0)
+    return random_policy(network.hidden, network.atoms, alpha=1.0)
 
 
 def records(array: Array) -> Array:

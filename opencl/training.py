@@ -11,22 +11,27 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from backtest import identity, rng
 from backtest.agent import train_fold
+from backtest.agent.aux_verdict import figure_rows
 from backtest.agent.checkpoint import Policy, save_policy
 from backtest.agent.experience import Experience
+from backtest.agent.foundation import (
+    Foundation,
+    bypass_mode,
+    lay_foundation,
+    needed,
+    open_foundation,
+)
+from backtest.agent.kinds import Weights
 from backtest.agent.plan import Plan, never, silent
+from backtest.agent.result import Trained
 from backtest.agent.schedule import round_epsilon
-from backtest.agent.weights import PolicyWeights
 from backtest.config import Config
 from backtest.data.session import sessions_per_year
-from backtest.errors import DataError
 from backtest.experiment import Experiment, FoldMarket
 from backtest.features.table import FeatureTable
 from backtest.lake import Lake, read_json, write_json
@@ -34,9 +39,9 @@ from backtest.market.layout import Array
 from backtest.market.tape import Tape
 from opencl.collector import DeviceCollector, DeviceEvaluator
 from opencl.devices import Device, select
+from opencl.policy_summary import curve_rows, policy_row, trial_returns, trial_row
 from opencl.rollout import Rollout, Shape
-
-Log = Callable[[str, float], None]  # a line for people, the fraction of the training that is done
+from opencl.training_log import Log, progress
 
 
 @dataclass(frozen=True)
@@ -50,16 +55,53 @@ class TrainSpec:
     seed: int
     run_id: str
 
-    @property
+    @cached_property
     def experiment(self) -> Experiment:
         """The study on its lake."""
         return Experiment(self.config, Lake(self.lake))
 
+    @cached_property
+    def fold_id(self) -> str:
+        """Identity of the fold, of every status."""
+        fold = self.experiment.fold(self.instrument, self.fold_key)
+        return self.experiment.fold_id(self.instrument, fold)
+
+    @property
+    def folder(self) -> Path:
+        """Where the policies of the fold are."""
+        return self.experiment.lake.policies(
+            self.experiment.study_id, self.instrument, self.fold_key, self.fold_id
+        )
+
+    @property
+    def stream(self) -> int:
+        """What separates the random numbers of folds."""
+        return rng.hash32(f"{self.instrument}|{self.fold_key}")
+
+    def made_by(self, device: Device) -> str:
+        """Return the identity of what this fold and seed make on a device."""
+        parts = [self.fold_id, self.seed, device.platform, device.name]
+        return identity.digest(identity.canonical(parts))
+
 
 def shape(config: Config) -> Shape:
     """Return what rollout programs of this configuration are specialised to."""
-    network = config.network
-    return Shape(network.hidden, network.atoms, config.learner.branches)
+    network, branches = config.network, config.learner.branches
+    if network.kind == "mlp":
+        return Shape(network.hidden, network.atoms, branches)
+    slots = config.skills.bank.slots or network.scenarios
+    return Shape(
+        network.hidden,
+        network.atoms,
+        branches,
+        kind="scenario",
+        scenarios=network.scenarios,
+        horizon=network.horizon,
+        latent=network.latent,
+        stack_size=network.stack_size,
+        top_k=network.top_k,
+        slots=slots if config.skills.banks else 0,
+    )
 
 
 def exploring_collection(spec: TrainSpec, device: Device) -> tuple[Experience, Tape]:
@@ -75,8 +117,9 @@ def exploring_collection(spec: TrainSpec, device: Device) -> tuple[Experience, T
 
     keys = _keys(spec)[: spec.config.folds.train]
     market, table = _market(spec, keys)
-    tape, state = market.train(table)
-    start = begin(_plan(spec, tape, state, device))
+    foundation = _foundation(spec, market, table, device)
+    tape, state = market.train(table, foundation)
+    start = begin(plan_of(spec, tape, state, foundation, device))
     weights = start.learner.online.weights(start.learner.v_max)
     rollout = Rollout(device, tape, state, shape(spec.config))
     epsilon = round_epsilon(spec.config.learner, 0)
@@ -119,15 +162,10 @@ def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | Non
 
     torch.set_num_threads(1)  # so that a result does not depend on the number of cores
     device = select(spec.config.runtime.device)
-    experiment = spec.experiment
-    fold = experiment.open_fold(spec.instrument, spec.fold_key)
-    fold_id = experiment.fold_id(spec.instrument, fold)
-    folder = experiment.lake.policies(experiment.study_id, spec.instrument, spec.fold_key, fold_id)
+    spec.experiment.open_fold(spec.instrument, spec.fold_key)
+    folder, made_by = spec.folder, spec.made_by(device)
     summary = folder / f"seed_{spec.seed}.json"
     path = folder / f"seed_{spec.seed}.safetensors"
-    made_by = identity.digest(
-        identity.canonical([fold_id, spec.seed, device.platform, device.name])
-    )
     if summary.is_file() and path.is_file() and read_json(summary).get("made_by") == made_by:
         return summary
     started, clock = datetime.now(UTC), time.perf_counter()
@@ -135,7 +173,7 @@ def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | Non
     folder.mkdir(parents=True, exist_ok=True)
     plan = replace(
         run.plan,
-        progress=_progress(log, spec) if log else silent,
+        progress=progress(log, spec.seed) if log else silent,
         stop=stop,
         state_file=folder / f"seed_{spec.seed}.{made_by}.state",
     )
@@ -143,80 +181,24 @@ def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | Non
     trained = train_fold(plan, collector, run.evaluator)
     if trained.range_failed and log:
         log(f"seed {spec.seed}: more than 5 % of the mass lies on the edge atoms after widening", 1)
-    labels = {
-        "instrument": spec.instrument,
-        "fold_key": spec.fold_key,
-        "fold_id": fold_id,
-        "run_id": spec.run_id,
-        "device": device.name,
-    }
-    weight_hash = save_policy(
-        path,
-        Policy(
-            state=trained.state_dict,
-            network=spec.config.network,
-            branches=spec.config.learner.branches,
-            v_max=trained.v_max,
-            center=run.market.scaler.center,
-            scale=run.market.scaler.scale,
-            base=run.market.base,
-            seed=spec.seed,
-            config_hash=experiment.study_id,
-            epoch=trained.best_epoch,
-            update=trained.best.update,
-            steps=trained.steps,
-            labels=labels,
-        ),
-    )
-    network = spec.config.network
-    key = {"fold_id": fold_id, "seed": spec.seed}
-    policy = {
-        **key,
-        "variant": "none",
-        "run_id": spec.run_id,
-        "network": f"{network.kind} {'-'.join(map(str, network.hidden))} x {network.atoms}",
-        "path": path.relative_to(spec.lake).as_posix(),
-        "weight_hash": weight_hash,
-        "steps": trained.steps,
-        "updates": trained.updates,
-        "best_epoch": trained.best_epoch,
-        "validation_sharpe": trained.best.validation.sharpe,
-        "train_sharpe": trained.best.train.sharpe,
-        "v_min": trained.v_min,
-        "v_max": trained.v_max,
-        "edge_mass": trained.edge_mass,
-        "device": device.name,
-    }
-    sessions = np.unique(run.evaluator.session["validation"][1:])
-    trial = {
-        "trial_id": made_by,
-        "study_id": experiment.study_id,
-        "fold_id": fold_id,
-        "kind": "train",
-        "params": {},
-        "seed": spec.seed,
-        "phase": None,
-        "objective": trained.best.validation.sharpe,
-        "started": started.isoformat(),
-        "seconds": time.perf_counter() - clock,
-        "status": "complete",
-    }
-    returns = trained.best.validation.returns * spec.config.market.initial_capital
-    if len(returns) != len(sessions):
-        raise DataError(f"{len(returns)} validation returns for {len(sessions)} sessions")
+    policy = _policy(spec, device, run, trained)
+    weight_hash = save_policy(path, policy)
+    capital = spec.config.market.initial_capital
+    validation = run.evaluator.session["validation"][1:]
     write_json(
         summary,
         {
             "made_by": made_by,
             "first_round": collector.digest or digest(exploring_collection(spec, device)[0]),
             "range_failed": trained.range_failed,
-            "policy": policy,
-            "curve": [{**key, **row} for row in trained.curves],
-            "trial": trial,
-            "trial_return": [
-                {"session": int(day), "pnl": float(pnl)}
-                for day, pnl in zip(sessions, returns, strict=True)
-            ],
+            "policy": policy_row(
+                policy, trained, path.relative_to(spec.lake).as_posix(), weight_hash
+            ),
+            "curve": curve_rows(policy, trained),
+            "aux_report": dict(run.foundation.report) if run.foundation else {},
+            "aux_verdict": figure_rows(trained.curves),
+            "trial": trial_row(policy, trained, made_by, started, time.perf_counter() - clock),
+            "trial_return": trial_returns(trained, validation, capital),
         },
     )
     return summary
@@ -225,6 +207,7 @@ def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | Non
 @dataclass(frozen=True)
 class _Run:
     market: FoldMarket
+    foundation: Foundation | None
     plan: Plan
     collector: DeviceCollector
     evaluator: DeviceEvaluator
@@ -233,8 +216,9 @@ class _Run:
 def _prepare(spec: TrainSpec, device: Device) -> _Run:
     """Cut the fold's rows and put them on the device: train rows and validation rows apart."""
     market, table = _market(spec, _keys(spec))
-    train_tape, train_state = market.train(table)
-    validation_tape, validation_state = market.validation(table)
+    foundation = _foundation(spec, market, table, device)
+    train_tape, train_state = market.train(table, foundation)
+    validation_tape, validation_state = market.validation(table, foundation)
     made = partial(Rollout, device, shape=shape(spec.config))
     train = made(train_tape, train_state)
     validation = made(validation_tape, validation_state)
@@ -242,7 +226,8 @@ def _prepare(spec: TrainSpec, device: Device) -> _Run:
     collector = _collector(spec, train)
     return _Run(
         market=market,
-        plan=_plan(spec, train_tape, train_state, device),
+        foundation=foundation,
+        plan=plan_of(spec, train_tape, train_state, foundation, device),
         collector=collector,
         evaluator=DeviceEvaluator(
             {"train": train, "validation": validation},
@@ -252,6 +237,7 @@ def _prepare(spec: TrainSpec, device: Device) -> _Run:
             },
             collector.key,
             sessions_per_year(market.instrument.calendar),
+            trades=spec.config.aux.enabled,
         ),
     )
 
@@ -269,14 +255,82 @@ def _market(spec: TrainSpec, keys: Sequence[str]) -> tuple[FoldMarket, FeatureTa
     return FoldMarket.fit(spec.config, experiment.instrument(name), fold, table), table
 
 
-def _plan(spec: TrainSpec, tape: Tape, state: Array, device: Device) -> Plan:
+def _foundation(
+    spec: TrainSpec, market: FoldMarket, table: FeatureTable, device: Device
+) -> Foundation | None:
+    """Return what stage 0 left of this fold and seed, made here where nobody did before."""
+    if not needed(spec.config):
+        return None
+
+    def lay() -> Foundation:
+        train = market.learning
+        _, state = market.train(table)
+        return lay_foundation(
+            spec.config,
+            table.slice(train.start, train.stop),
+            state,
+            tick_size=market.instrument.tick_size,
+            seed=spec.seed,
+            stream=spec.stream,
+            device=torch_device(device),
+        )
+
+    path = spec.folder / f"foundation_{spec.seed}.safetensors"
+    return open_foundation(path, spec.made_by(device), lay)
+
+
+def _policy(spec: TrainSpec, device: Device, run: _Run, trained: Trained) -> Policy:
+    """Return what is saved of a training run: its best epoch."""
+    return Policy(
+        state=trained.state_dict,
+        network=spec.config.network,
+        branches=spec.config.learner.branches,
+        v_max=trained.v_max,
+        center=run.market.scaler.center,
+        scale=run.market.scaler.scale,
+        base=run.market.base,
+        seed=spec.seed,
+        config_hash=spec.experiment.study_id,
+        epoch=trained.best_epoch,
+        update=trained.best.update,
+        steps=trained.steps,
+        labels={
+            "instrument": spec.instrument,
+            "fold_key": spec.fold_key,
+            "fold_id": spec.fold_id,
+            "run_id": spec.run_id,
+            "device": device.name,
+        },
+        aux=run.foundation.arrays if run.foundation else {},
+    )
+
+
+def fold_windows(
+    spec: TrainSpec, device: Device
+) -> tuple[Foundation | None, dict[str, tuple[Tape, Array]]]:
+    """Return a fold's foundation, and its collection and validation windows by name."""
+    market, table = _market(spec, _keys(spec))
+    foundation = _foundation(spec, market, table, device)
+    windows = {
+        "collection": market.collected(table, foundation),
+        "validation": market.validation(table, foundation),
+    }
+    return foundation, windows
+
+
+def plan_of(
+    spec: TrainSpec, tape: Tape, state: Array, foundation: Foundation | None, device: Device
+) -> Plan:
+    """Return the plan that trains a seed on a tape and its states float32[n, 115]."""
     return Plan(
         bar_part=state,
         first_bar=tape.start,
         learner=spec.config.learner,
         network=spec.config.network,
         seed=spec.seed,
-        stream=rng.hash32(f"{spec.instrument}|{spec.fold_key}"),
+        stream=spec.stream,
+        forecaster=foundation.forecaster if foundation else None,
+        bypass=bypass_mode(spec.config.aux),
         config_hash=spec.experiment.study_id,
         device=torch_device(device),
     )
@@ -294,7 +348,7 @@ class _FirstRound:
     collector: DeviceCollector
     digest: str | None = None
 
-    def collect(self, weights: PolicyWeights, round: int, epsilon: float) -> Experience:
+    def collect(self, weights: Weights, round: int, epsilon: float) -> Experience:
         experience = self.collector.collect(weights, round, epsilon)
         if round == 0:
             self.digest = digest(experience)
@@ -306,26 +360,3 @@ def torch_device(device: Device) -> str:
     import torch
 
     return "cuda" if device.nvidia and torch.cuda.is_available() else "cpu"
-
-
-def _progress(log: Log, spec: TrainSpec) -> Callable[[int, int, Any], None]:
-    """Return a reporter that writes one line an epoch."""
-    clock = time.perf_counter()
-
-    def report(done: int, total: int, row: Any) -> None:
-        if row is None:
-            return
-        seconds = time.perf_counter() - clock
-        left = seconds / done * (total - done) if done else float("nan")
-        log(
-            f"seed {spec.seed} epoch {row['epoch']}: loss {row['loss']:.3f}, validation Sharpe "
-            f"{_shown(row['validation_sharpe'])}, {row['steps_per_s']:,.0f} steps/s, "
-            f"{row['updates_per_s']:,.0f} updates/s, {left:.0f} s left",
-            done / total,
-        )
-
-    return report
-
-
-def _shown(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.2f}"

@@ -1,20 +1,24 @@
 """Trials: what a runner is asked to do, and how a trial reports from whichever process it is in.
 
+`train` makes a policy, `form` its skill banks.
+
 A trial may run in another process. Its runner connects it there: a stop flag to ask, a line to
 tell. Unconnected it runs to the end in silence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
-from backtest.lake import locked
+from backtest.lake import Lake, locked
 from backtest.runner import TrialRunner
 from opencl.training import TrainSpec, train_seed
+
+Stage = Literal["train", "form"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Report:
     seed: int
     text: str
     share: float  # of this trial, done
+    stage: Stage = "train"
 
 
 Tell = Callable[[Report], None]
@@ -81,13 +86,37 @@ def train(spec: TrainSpec) -> Path:
 
     Whoever comes second, in whichever process, waits and finds the policy made.
     """
+    with _sole_maker(spec, Lake.policies):
+        return train_seed(spec, stop=stopped, log=_log(spec, "train"))
 
-    def log(text: str, share: float) -> None:
-        tell(Report(spec.instrument, spec.fold_key, spec.seed, text, share))
 
-    experiment = spec.experiment
-    fold_id = experiment.fold_id(spec.instrument, experiment.fold(spec.instrument, spec.fold_key))
-    folder = experiment.lake.policies(experiment.study_id, spec.instrument, spec.fold_key, fold_id)
+def form(spec: TrainSpec) -> Path:
+    """Form the skill banks of one seed of one fold; see `opencl.skills.form_skills`.
+
+    A policy that is not there yet is trained first, or waited for. Whoever comes second finds
+    banks and summary made.
+    """
+    from opencl.skills import form_skills
+
+    train(spec)
+    with _sole_maker(spec, Lake.skills):
+        return form_skills(spec, stop=stopped, log=_log(spec, "form"))
+
+
+@contextmanager
+def _sole_maker(spec: TrainSpec, of: Callable[[Lake, str, str, str, str], Path]) -> Iterator[None]:
+    """Hold the lock of a seed in a folder of its fold."""
+    lake, study_id = spec.experiment.lake, spec.experiment.study_id
+    folder = of(lake, study_id, spec.instrument, spec.fold_key, spec.fold_id)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / f".seed_{spec.seed}.lock"):
-        return train_seed(spec, stop=stopped, log=log)
+        yield
+
+
+def _log(spec: TrainSpec, stage: Stage) -> Callable[[str, float], None]:
+    """Return what passes on the lines of a trial."""
+
+    def log(text: str, share: float) -> None:
+        tell(Report(spec.instrument, spec.fold_key, spec.seed, text, share, stage))
+
+    return log

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backtest import identity
@@ -37,7 +38,7 @@ from pipelines.runner import Runner, runner
 
 if TYPE_CHECKING:
     from opencl.training import TrainSpec
-    from opencl.trials import Report
+    from opencl.trials import Report, Stage
     from pipelines.launch import Launcher
 
 # Shares of the whole run, for the progress bar: bars, features, folds, publication.
@@ -114,7 +115,8 @@ class Study:
     force: bool
     accept_reward: bool
     share: float = 0.0  # of the whole run, without the folds
-    trials: dict[tuple[str, str, int], float] = field(default_factory=dict)  # done of each
+    # done of each, by instrument, fold, seed and stage
+    trials: dict[tuple[str, str, int, str], float] = field(default_factory=dict)
     folds: list[FoldOutcome] = field(default_factory=list)
     checks: list[FailedCheck] = field(default_factory=list)
 
@@ -147,7 +149,8 @@ class Study:
 
     def hear(self, report: Report) -> None:
         """Pass on what a training run reports."""
-        self.trials[report.instrument, report.fold_key, report.seed] = report.share
+        key = report.instrument, report.fold_key, report.seed, report.stage
+        self.trials[key] = report.share
         text = f"{report.instrument} {report.fold_key} {report.text}"
         self.tell(Progress(self._done(), text, "trial"))
 
@@ -180,19 +183,32 @@ class Study:
                 # by the clock, the last windows of the data may not have begun
                 if fold.key in launcher.fold_keys and not self._kept(launcher, name, fold):
                     todo.append((name, fold))
-        specs = [
-            self._spec(name, fold, seed)
-            for name, fold in todo
-            if fold.status != "skipped"
-            for seed in self.experiment.config.study.seeds
-        ]
-        self.trials = {(spec.instrument, spec.fold_key, spec.seed): 0.0 for spec in specs}
-        if specs:
-            from opencl.trials import train
-
-            trials.ahead(train, specs)
+        self._ahead([fold for fold in todo if fold[1].status != "skipped"], trials)
         for name, fold in todo:
             self._fold(launcher, name, fold)
+
+    def _ahead(self, todo: Sequence[tuple[str, Fold]], trials: Runner) -> None:
+        """Begin the trials of all folds; banks a few folds behind the policies that they wait for.
+
+        Then no worker stands still: by the time it comes to a fold's banks, others have taken up
+        as many later policies as there are workers.
+        """
+        if not todo:
+            return
+        from opencl.trials import form, train
+
+        config = self.experiment.config
+        specs = [[self._spec(*fold, seed) for seed in config.study.seeds] for fold in todo]
+        behind = -(-config.runtime.workers // len(config.study.seeds))
+        stages: dict[Stage, Callable[[TrainSpec], Path]] = {"train": train}
+        if config.skills.banks:
+            stages["form"] = form
+        for place in range(len(specs) + behind):
+            for (stage, trial), at in zip(stages.items(), (place, place - behind), strict=False):
+                if 0 <= at < len(specs):
+                    keys = ((s.instrument, s.fold_key, s.seed, stage) for s in specs[at])
+                    self.trials |= dict.fromkeys(keys, 0.0)
+                    trials.ahead(trial, specs[at])
 
     def _kept(self, launcher: Launcher, name: str, fold: Fold) -> bool:
         """Note a fold with nothing to do; with `force` remove what it was made of."""
@@ -204,7 +220,8 @@ class Study:
         if self.force:
             fold_id = self.experiment.fold_id(name, fold)
             place = (self.experiment.study_id, name, fold.key, fold_id)
-            for folder in (self.experiment.lake.experience, self.experiment.lake.policies):
+            lake = self.experiment.lake
+            for folder in (lake.experience, lake.policies, lake.skills):
                 shutil.rmtree(folder(*place), ignore_errors=True)
             return False
         if finished(self.experiment, name, fold):
@@ -249,7 +266,7 @@ class Study:
         return locked(folder / f"{self.experiment.fold_id(name, fold)}.lock")
 
     def _spec(self, name: str, fold: Fold, seed: int) -> TrainSpec:
-        """Return the trial that the policy step will ask for."""
+        """Return the trial that the steps policy and skill_bank will ask for."""
         from opencl.training import TrainSpec
 
         lake = self.experiment.lake.root

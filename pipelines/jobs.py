@@ -14,7 +14,7 @@ from assets.graph import FEATURES, INGEST, NEW_FOLD, WALK_FORWARD
 JOBS = {
     "ingest": (INGEST, "Read and check the bars of an instrument, audit the reward on them."),
     "compute_features": (FEATURES, "Compute the features of windows; many windows are one run."),
-    "new_fold": (NEW_FOLD, "Collect, train every seed and evaluate one fold of one instrument."),
+    "new_fold": (NEW_FOLD, "Collect, train, form skills and evaluate one fold of one instrument."),
     "publish": (WALK_FORWARD, "Publish all folds to DuckDB and write the report."),
 }
 

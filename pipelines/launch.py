@@ -57,7 +57,7 @@ class Launcher:
         return self._launch("compute_features", None, dict(zip(RANGE, ends, strict=True)))
 
     def new_fold(self, instrument: str, key: str) -> list[FailedCheck]:
-        """Materialise experience, policy and fold_result of a fold."""
+        """Materialise experience, policy, skill_bank and fold_result of a fold."""
         return self._launch("new_fold", partition(instrument, key))
 
     def walk_forward(self) -> list[FailedCheck]:

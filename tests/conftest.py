@@ -21,3 +21,11 @@ def study(tmp_path_factory: pytest.TempPathFactory):
     from tests.study import made
 
     return made(tmp_path_factory.mktemp("study"))
+
+
+@pytest.fixture(scope="session")
+def skilled(tmp_path_factory: pytest.TempPathFactory):
+    """One fold of a study with both skill banks, evaluated, published; do not write to it."""
+    from tests.skills import made
+
+    return made(tmp_path_factory.mktemp("skilled"))

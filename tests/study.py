@@ -42,6 +42,7 @@ def configuration(*overrides: str, bars: int = BARS) -> Config:
             "instruments": {"ONE": market(1, bars), "TWO": market(2, bars)},
             "folds": {"cron": "0 0 * * 1", "train": 2, "validation": 1},
             "network": {"hidden": [16, 12], "atoms": 11},
+            "aux": {"hidden": 4, "updates": 20, "batch": 32},
             "learner": {
                 "updates": 12,
                 "epochs": 2,

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from backtest.agent import tensor_file
-from backtest.agent.weights import Floats, PolicyWeights, check_shapes, export
+from backtest.agent.foundation import Foundation, of_arrays
+from backtest.agent.kinds import Weights, export_weights, shapes
+from backtest.agent.weights import Floats, check_shapes
 from backtest.config import Network
 from backtest.errors import StoreError
 
 KIND = "skillwalk.policy"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -34,17 +36,24 @@ class Policy:
     update: int
     steps: int  # decisions collected
     labels: dict[str, str]  # instrument, fold_key, fold_id, run_id, device: for people
+    aux: dict[str, Floats] = field(default_factory=dict)  # the direction forecaster, by name
 
     @property
-    def weights(self) -> PolicyWeights:
+    def weights(self) -> Weights:
         """The kernel's view of it."""
-        return export(self.state, self.v_max)
+        return export_weights(self.state, self.network, self.v_max)
+
+    @property
+    def foundation(self) -> Foundation:
+        """What a policy keeps of its foundation: enough for bars it has not seen."""
+        return of_arrays(self.aux)
 
 
 def save_policy(path: Path, policy: Policy) -> str:
     """Write a policy atomically and return its weight hash."""
     weight_hash = policy.weights.weight_hash
     arrays = {f"network.{name}": array for name, array in policy.state.items()}
+    arrays |= {f"aux.{name}": array for name, array in policy.aux.items()}
     arrays["scaler.center"] = np.asarray(policy.center, np.float64)
     arrays["scaler.scale"] = np.asarray(policy.scale, np.float64)
     metadata = {
@@ -87,15 +96,11 @@ def load_policy(
             f"{path}: this release does not know its network {metadata['network']}; use the "
             "release that trained it"
         ) from None
-    state = {
-        name.removeprefix("network."): array
-        for name, array in arrays.items()
-        if name.startswith("network.")
-    }
+    state = _named(arrays, "network.")
     wanted = network or found
-    wrong = check_shapes(state, wanted.hidden, wanted.atoms)
+    wrong = check_shapes(state, shapes(wanted)) if found.kind == wanted.kind else []
     if found != wanted or wrong:
-        clauses = "; ".join(wrong) or f"kind {found.kind}, expected {wanted.kind}"
+        clauses = "; ".join(wrong or _differences(found, wanted))
         raise StoreError(f"{path}: a policy of another shape: {clauses}; set [network] to match")
     if config_hash is not None and metadata["config_hash"] != config_hash:
         raise StoreError(
@@ -116,6 +121,7 @@ def load_policy(
         update=metadata["update"],
         steps=metadata["steps"],
         labels=metadata["labels"],
+        aux=_named(arrays, "aux."),
     )
     if policy.weights.weight_hash != metadata["weight_hash"]:
         raise StoreError(
@@ -123,3 +129,18 @@ def load_policy(
             "train it again"
         )
     return policy
+
+
+def _named(arrays: tensor_file.Arrays, prefix: str) -> dict[str, Floats]:
+    """Return the arrays whose names start with a prefix, by the rest of the name."""
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
+def _differences(found: Network, wanted: Network) -> list[str]:
+    """Return one clause for each key of [network] that differs."""
+    other = wanted.model_dump()
+    return [
+        f"{key} is {value}, expected {other[key]}"
+        for key, value in found.model_dump().items()
+        if value != other[key]
+    ]

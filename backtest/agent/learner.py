@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -9,10 +10,14 @@ import torch
 from torch import Tensor
 
 from backtest.agent.actions import learned
+from backtest.agent.bypass import bypass_loss, moments, taken
+from backtest.agent.dueling import DIRECTION
+from backtest.agent.kinds import BypassMode
 from backtest.agent.loss import branch_loss, mixture_target
-from backtest.agent.network import QNetwork, flatten
+from backtest.agent.network import build, flatten
 from backtest.agent.replay import Batch
 from backtest.agent.support import widen
+from backtest.agent.weights import Floats
 from backtest.config import Learner, Network
 
 
@@ -32,14 +37,27 @@ class C51Learner:
         settings: Learner,
         rng: np.random.Generator,
         device: str = "cpu",
+        *,
+        forecaster: Mapping[str, Floats] | None = None,
+        bypass: BypassMode = "off",
     ) -> None:
-        """Build both networks from one draw of weights; `rng` is used for nothing else."""
+        """Build both networks from one draw of weights; `rng` is used for nothing else.
+
+        Args:
+            network: kind and sizes.
+            settings: of the learner.
+            rng: draws the weights.
+            device: torch device.
+            forecaster: parameters of the scenario kind's frozen forecaster by name.
+            bypass: whether and how the forecast's way around the network learns.
+        """
         self.settings = settings
         self.branches = learned(settings.branches)
+        self.bypass: BypassMode = bypass if DIRECTION in self.branches else "off"
         self.updates = 0
         self.v_max = 1.0
-        self.online = QNetwork(network.hidden, network.atoms, rng=rng).to(device)
-        self.target = QNetwork(network.hidden, network.atoms).to(device)
+        self.online = build(network, rng, forecaster).to(device)
+        self.target = self.online.make_critic().to(device)
         self.target.requires_grad_(False)
         self._online, self._target = flatten(self.online), flatten(self.target)
         # advanced indexing by a tensor of learned branches: [B, 4] -> [B, L]
@@ -48,7 +66,7 @@ class C51Learner:
         self.new_optimiser()
 
     def new_optimiser(self) -> None:
-        """Start Adam afresh."""
+        """Start Adam afresh; the bypass has moments of its own."""
         settings = self.settings
         self.optimiser = torch.optim.Adam(
             [self._online],
@@ -57,15 +75,26 @@ class C51Learner:
             weight_decay=settings.weight_decay,
             fused=True,
         )
+        self.bypass_optimiser = torch.optim.Adam(
+            [self.online.alpha.weight], lr=settings.learning_rate, eps=settings.adam_eps, fused=True
+        )
 
     @property
     def finite(self) -> bool:
         """All parameters are finite; waits for the device."""
-        return bool(self._online.data.isfinite().all())
+        parts = (self._online.data, self.online.alpha.weight.data)
+        return all(bool(part.isfinite().all()) for part in parts)
+
+    def bypass_moments(self) -> Floats | None:
+        """Return the bypass's weights and Adam moments, float32[3, 4]; None without it."""
+        if self.bypass == "off":
+            return None
+        return moments(self.online.alpha, self.bypass_optimiser).cpu().numpy()
 
     def copy_target(self) -> None:
         """Make the target network equal to the online one."""
         self._target.data.copy_(self._online.data)
+        self.target.alpha.weight.data.copy_(self.online.alpha.weight.data)
         self.new_target_head()
 
     def new_target_head(self) -> None:
@@ -88,26 +117,35 @@ class C51Learner:
     @torch.no_grad()
     def targets(self, batch: Batch, head: tuple[Tensor, Tensor]) -> Tensor:
         """Return the target distributions [B, atoms]; `head` is the online network's."""
+        state, additions = self.online.arranged(batch.next_state), None
+        if self.bypass != "off":
+            additions = self.online.alpha(state), self.target.alpha(state)
         return mixture_target(
-            self.online.logits(batch.next_state, head),
-            self.target.logits(batch.next_state, self._target_head),
+            self.online.logits(state, head),
+            self.target.logits(state, self._target_head),
             batch.returns,
             batch.bootstrap,
             self.online.support,
             self.branches,
+            additions,
         )
 
     def update(self, batch: Batch) -> Update:
         """Take one gradient step and move the target network when it is due."""
         head = self.online.head(self.branches)
         target = self.targets(batch, head)
+        action = batch.action.index_select(1, self._learned)
+        addition = None
+        if self.bypass != "off":
+            addition = taken(self.online.alpha(batch.state), action[:, 0])
         result = branch_loss(
             self.online.logits(batch.state, head),
-            batch.action.index_select(1, self._learned),
+            action,
             target,
             batch.weight,
             self.online.support,
             self.branches,
+            addition,
         )
         gradient = self._online.grad
         assert gradient is not None
@@ -116,17 +154,27 @@ class C51Learner:
         norm = gradient.norm()
         gradient *= (self.settings.gradient_clip / (norm + 1e-6)).clamp(max=1.0)
         self.optimiser.step()
+        if self.bypass != "off":
+            self._learn_bypass(batch, action[:, 0], result.values[:, 0], result.goal)
         self.updates += 1
         self._move_target()
         edge = (target[:, 0] + target[:, -1]).mean()
         figures = torch.stack([result.loss.detach(), result.q, edge, norm])
         return Update(figures, result.error)
 
+    def _learn_bypass(self, batch: Batch, action: Tensor, values: Tensor, goal: Tensor) -> None:
+        """Take one step of the bypass's own loss; arguments as of `bypass_loss`."""
+        alpha = self.online.alpha
+        loss = bypass_loss(alpha, batch.state, action, values, goal, batch.weight, self.bypass)
+        (alpha.weight.grad,) = torch.autograd.grad(loss, [alpha.weight])
+        self.bypass_optimiser.step()
+
     @torch.no_grad()
     def _move_target(self) -> None:
         every, tau = self.settings.target_every, self.settings.tau
         if every == 0:
             self._target.data.lerp_(self._online.data, tau)
+            self.target.alpha.weight.data.lerp_(self.online.alpha.weight.data, tau)
             self.new_target_head()
         elif self.updates % every == 0:
             self.copy_target()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from backtest.agent.network import expected, greedy, local_spans
+from backtest.agent.dueling import expected, greedy, lift, local_spans
 from backtest.agent.projection import project
 
 
@@ -46,12 +46,14 @@ def mixture_target(
     bootstrap: Tensor,
     support: Tensor,
     branches: Sequence[int],
+    bypass: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Return the target distribution [B, atoms] shared by all branches.
 
     The online network selects each branch's action, the critic evaluates it (van Hasselt 2016).
     All branches share reward and discount and the projection is linear in the mass, so the
-    mixture is projected once.
+    mixture is projected once. The critic's bypass moves the direction's share of the mixture, and
+    with it the mean: the whole mixture moves by that much.
 
     Args:
         online: [B, A, atoms], logits of the next state.
@@ -59,11 +61,18 @@ def mixture_target(
         returns: [B], n-step returns.
         bootstrap: [B], gamma^k, 0 after TERMINATED.
         support: [atoms].
-        branches: the branches in both.
+        branches: the branches in both; with a bypass the first is direction.
+        bypass: [B, 4] of the online network and of the critic for the next state; None without.
     """
-    action = greedy(expected(online, support), branches)
+    q = expected(online, support)
+    if bypass is not None:
+        q = lift(q, bypass[0])
+    action = greedy(q, branches)
     mixture = pick(critic, action, branches).softmax(-1).mean(1)
-    places = returns[:, None] + bootstrap[:, None] * support
+    values = support
+    if bypass is not None:
+        values = support + bypass[1].gather(1, action[:, :1]) / len(branches)
+    places = returns[:, None] + bootstrap[:, None] * values
     return project(places, mixture, support)
 
 
@@ -73,6 +82,8 @@ class Loss(NamedTuple):
     loss: Tensor  # [], mean over rows of weight * mean over branches of the cross-entropy
     error: Tensor  # [B], sum over branches of |E[target] - Q|, detached
     q: Tensor  # [], mean Q of the actions taken, detached
+    values: Tensor  # [B, L], E[Z] of the actions taken, the bypass apart, detached
+    goal: Tensor  # [B], expectation of the target
 
 
 def branch_loss(
@@ -82,6 +93,7 @@ def branch_loss(
     weight: Tensor,
     support: Tensor,
     branches: Sequence[int],
+    bypass: Tensor | None = None,
 ) -> Loss:
     """Return loss, priority error and mean Q of the actions taken.
 
@@ -92,11 +104,16 @@ def branch_loss(
         weight: [B], importance weights.
         support: [atoms].
         branches: the branches in logits.
+        bypass: [B], what it adds to Q of the direction taken; the first branch is direction then.
     """
     log_p = pick(logits, action, branches).log_softmax(-1)
     cross_entropy = -(target[:, None] * log_p).sum(-1)  # [B, L]
     loss = (weight * cross_entropy.mean(1)).mean()
     with torch.no_grad():
-        q = log_p.exp() @ support
-        error = (target @ support)[:, None] - q
-    return Loss(loss, error.abs().sum(1), q.mean())
+        values = log_p.exp() @ support
+        q = values
+        if bypass is not None:
+            q = torch.cat([values[:, :1] + bypass[:, None], values[:, 1:]], dim=1)
+        goal = target @ support
+        error = goal[:, None] - q
+    return Loss(loss, error.abs().sum(1), q.mean(), values, goal)

@@ -12,7 +12,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from backtest.agent.weights import N_BAR
+from backtest.agent.kinds import BypassMode
+from backtest.agent.scenario_layout import forecaster_shapes
+from backtest.agent.tensor_file import content_hash
+from backtest.agent.weights import N_BAR, check_shapes
 from backtest.config import Learner, Network
 from backtest.errors import DataError
 
@@ -39,6 +42,9 @@ class Plan:
     network: Network
     seed: int
     stream: int = 0  # hash32 of "instrument|fold key"
+    # parameters of the scenario kind's frozen forecaster by name, without "forecaster."
+    forecaster: Mapping[str, npt.NDArray[np.float32]] | None = None
+    bypass: BypassMode = "off"  # of the forecast in slot 121; see `backtest.agent.bypass`
     config_hash: str = ""  # what the caller calls the same experiment; part of `identity`
     device: str = "cpu"  # torch device
     progress: Progress = silent
@@ -46,10 +52,10 @@ class Plan:
     state_file: Path | None = None  # saved after each epoch, resumed from, removed at the end
 
     def __post_init__(self) -> None:
-        """Refuse rows of another shape or with gaps.
+        """Refuse rows of another shape or with gaps, and a forecaster that does not fit.
 
         Raises:
-            DataError: names the bar and the slot.
+            DataError: names the bar and the slot, or the parameter.
         """
         rows = self.bar_part
         if rows.ndim != 2 or rows.shape[1] != N_BAR or rows.dtype != np.float32 or not len(rows):
@@ -62,6 +68,13 @@ class Plan:
                 f"bar {self.first_bar + row}: column {slot} of the state's bar part is "
                 f"{rows[row, slot]}; train rows must start after the warm-up and hold no gaps"
             )
+        if self.network.kind == "scenario":
+            wrong = check_shapes(self.forecaster or {}, forecaster_shapes(self.network))
+            if wrong:
+                raise DataError(
+                    f"the scenario network's forecaster does not fit: {'; '.join(wrong)}; train it "
+                    "first (stage 0) under this [network]"
+                )
 
     @property
     def stop_bar(self) -> int:
@@ -73,6 +86,7 @@ class Plan:
         """SHA-256 (hex) of everything that decides the result, the collector apart."""
         text = json.dumps(
             {
+                "bypass": self.bypass,
                 "config": self.config_hash,
                 "device": self.device,
                 "first_bar": self.first_bar,
@@ -85,4 +99,6 @@ class Plan:
         )
         digest = hashlib.sha256(text.encode())
         digest.update(np.ascontiguousarray(self.bar_part).tobytes())
+        if self.network.kind == "scenario":
+            digest.update(content_hash(dict(self.forecaster or {})).encode())
         return digest.hexdigest()

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backtest.agent.experience import Experience
-from backtest.agent.weights import PolicyWeights
+from backtest.agent.kinds import Weights
 
 WindowName = Literal["train", "validation"]
 
@@ -25,12 +25,15 @@ class Score:
     sharpe: float | None  # annual; None where undefined
     pnl: float  # currency, net
     returns: npt.NDArray[np.float64]  # net return of each session of the window
+    trades: int | None = None  # closed trades; None: not counted, nor what follows
+    wins: int | None = None  # of them with a gain
+    actions: tuple[int, ...] = ()  # how often each of the 13 values was taken
 
 
 class Collector(Protocol):
     """Plays epsilon-greedy episodes on the train window."""
 
-    def collect(self, weights: PolicyWeights, round: int, epsilon: float) -> Experience:
+    def collect(self, weights: Weights, round: int, epsilon: float) -> Experience:
         """Return one round's experience; the same arguments give the same experience."""
         ...
 
@@ -38,6 +41,6 @@ class Collector(Protocol):
 class Evaluator(Protocol):
     """Plays the greedy policy once through a window."""
 
-    def evaluate(self, weights: PolicyWeights, window_name: WindowName) -> Score:
+    def evaluate(self, weights: Weights, window_name: WindowName) -> Score:
         """Return the score on the train or validation window; never on test."""
         ...

@@ -6,9 +6,12 @@ every device. Observations are gathered from the bar table when drawn, never sto
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -19,17 +22,26 @@ from backtest.market.layout import N_BRANCHES, N_PORTFOLIO, PORTFOLIO_SLOTS
 PRIORITY_ONE = 2**30  # fixed point of a priority; 2^22 rows of 2^10 times that still fit 62 bits
 PRIORITY_LIMIT = 2**40
 PRIORITY_FLOOR = 1e-6  # in units of `scale`: a perfectly predicted row can still be drawn
+TABLE_BYTES = 2**29  # of contexts kept for all bars; beyond it they are computed when drawn
+_ROWS = 8192  # contexts computed at a time
+
+Places = npt.NDArray[np.intp]
+Context = Callable[[Tensor], Tensor]  # states [M, 128] -> bar-only columns [M, C]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """K minibatches of B rows, ready for the networks; all tensors have leading [K, B]."""
+    """K minibatches of B rows, ready for the networks; all tensors have leading [K, B].
 
-    state: Tensor  # [K, B, 128]
+    A state is [width], or with a stack [stack, width]: the state before each of the last steps,
+    newest first, zeros before the episode began. width = 128 + C.
+    """
+
+    state: Tensor  # [K, B, ...]
     action: Tensor  # int64[K, B, 4]
     returns: Tensor  # [K, B], n-step return
     bootstrap: Tensor  # [K, B], gamma^k, 0 after TERMINATED
-    next_state: Tensor  # [K, B, 128], after the steps summed
+    next_state: Tensor  # [K, B, ...], after the steps summed
     weight: Tensor  # [K, B], importance weights, maximum 1 in each minibatch
     row: Tensor  # int64[K, B], place in the replay
 
@@ -42,7 +54,8 @@ class Replay:
     """Ring buffer of transitions on one device.
 
     Columns per row: bar, portfolio before, action, n-step return, bootstrap factor, next bar,
-    portfolio after, policy version (the round that collected it), priority.
+    portfolio after, policy version (the round that collected it), priority; with a stack also the
+    portfolios of the steps before and how many of them the episode has.
     """
 
     def __init__(
@@ -55,6 +68,8 @@ class Replay:
         alpha: float = 0.6,
         prioritised: bool = True,
         scale: float = 1.0,
+        stack_size: int = 1,
+        context: Context | None = None,
     ) -> None:
         """Allocate an empty ring.
 
@@ -66,11 +81,18 @@ class Replay:
             alpha: exponent of priorities; 0 is uniform.
             prioritised: False draws uniformly and ignores priorities.
             scale: the error of priority 1, reward units.
+            stack_size: steps in a state, the current one included.
+            context: gives the columns of a state behind its 128 slots, from slots of the bar
+                alone; kept for all bars when they fit `TABLE_BYTES`, else computed when drawn.
         """
         # states whose portfolio slots are filled in when drawn
         empty = np.zeros((len(bar_part), N_PORTFOLIO), np.float32)
         self.states = torch.from_numpy(assemble(bar_part, empty)).to(device)
-        self.first_bar = first_bar
+        self._context = context
+        if context is not None:
+            self._keep(context)
+        self.first_bar, self.stack_size = first_bar, stack_size
+        self._back = torch.arange(stack_size, device=device)
         self._slots = torch.tensor(PORTFOLIO_SLOTS, device=device)
         self.alpha, self.prioritised, self.scale = alpha, prioritised, scale
         self.capacity, self.size, self.cursor = capacity, 0, 0
@@ -89,7 +111,22 @@ class Replay:
             "version": column(torch.int32),
             "priority": column(torch.int64),
         }
+        if stack_size > 1:
+            for prefix in ("", "next_"):
+                self.columns[f"{prefix}history"] = column(
+                    torch.float32, stack_size - 1, N_PORTFOLIO
+                )
+                self.columns[f"{prefix}age"] = column(torch.uint8)  # steps before, <= stack - 1
         self.top_priority = torch.tensor(PRIORITY_ONE, device=device)
+
+    def _keep(self, context: Context) -> None:
+        """Put the contexts of all bars behind their slots, if they are not too many."""
+        width = context(self.states[:1]).shape[1]
+        if len(self.states) * width * self.states.element_size() > TABLE_BYTES:
+            return
+        starts = range(0, len(self.states), _ROWS)
+        parts = [context(self.states[first : first + _ROWS]) for first in starts]
+        self.states, self._context = torch.cat([self.states, torch.cat(parts)], dim=1), None
 
     def insert(self, experience: Experience, n: int, gamma: float, version: int) -> int:
         """Append all decisions with their n-step returns; the oldest rows give way.
@@ -120,6 +157,9 @@ class Replay:
             "next_portfolio": experience.portfolio[after, episode],
             "version": np.full(len(step), version, np.int32),
         }
+        if self.stack_size > 1:
+            rows |= self._past(experience, step, episode, "")
+            rows |= self._past(experience, after, episode, "next_")
         device = self.states.device
         place = (torch.arange(len(step), device=device) + self.cursor) % self.capacity
         for name, values in rows.items():
@@ -128,6 +168,16 @@ class Replay:
         self.cursor = (self.cursor + len(step)) % self.capacity
         self.size = min(self.size + len(step), self.capacity)
         return len(step)
+
+    def _past(
+        self, experience: Experience, step: Places, episode: Places, prefix: str
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return the portfolios before `step` [M], newest first, and how many there are."""
+        back = step[:, None] - np.arange(1, self.stack_size)
+        return {
+            f"{prefix}history": experience.portfolio[np.maximum(back, 0), episode[:, None]],
+            f"{prefix}age": np.minimum(step, self.stack_size - 1).astype(np.uint8),
+        }
 
     def sample(self, minibatches: int, batch: int, beta: float, rng: np.random.Generator) -> Batch:
         """Draw several minibatches at once, stratified within each (Schaul 2016).
@@ -156,6 +206,10 @@ class Replay:
         weight /= weight.amax(1, keepdim=True)
         return self._gather(row, weight.float())
 
+    def take(self, row: Tensor) -> Batch:
+        """Return the rows at places int64[B], with equal weights."""
+        return self._gather(row[None], torch.ones(1, len(row), device=row.device)).minibatch(0)
+
     def _gather(self, row: Tensor, weight: Tensor) -> Batch:
         """Return the batch of these rows [K, B]."""
         places = row.view(-1)
@@ -165,27 +219,42 @@ class Replay:
             return self.columns[name].index_select(0, places).view(*row.shape, -1)
 
         return Batch(
-            state=self._state(places, "bar", "portfolio").view(*row.shape, -1),
+            state=_folded(self._state(places), row),
             action=take("action").long(),
             returns=take("returns")[..., 0],
             bootstrap=take("bootstrap")[..., 0],
-            next_state=self._state(places, "next_bar", "next_portfolio").view(*row.shape, -1),
+            next_state=_folded(self._state(places, "next_"), row),
             weight=weight,
             row=row,
         )
 
-    def _state(self, places: Tensor, bar: str, portfolio: str) -> Tensor:
-        """Return the states [M, 128] of rows `places` [M] by the names of their two columns."""
-        bars = self.columns[bar].index_select(0, places) - self.first_bar
-        states = self.states.index_select(0, bars)
-        held = self.columns[portfolio].index_select(0, places)
-        return states.index_copy_(1, self._slots, held)
+    def _state(self, places: Tensor, prefix: str = "") -> Tensor:
+        """Return the states [M, ...] of rows `places` [M], before the step or ("next_") after."""
+
+        def take(name: str) -> Tensor:
+            return self.columns[prefix + name].index_select(0, places)
+
+        bars, held = take("bar") - self.first_bar, take("portfolio")
+        if self.stack_size == 1:
+            return self._states(bars, held)
+        lived = self._back <= take("age")[:, None]
+        bars = (bars[:, None] - self._back).clamp(min=0)
+        held = torch.cat([held[:, None], take("history")], dim=1)
+        states = self._states(bars.view(-1), held.flatten(0, 1))
+        return _folded(states, lived).masked_fill_(~lived[..., None], 0.0)
+
+    def _states(self, bars: Tensor, held: Tensor) -> Tensor:
+        """Return the states [M, width] of rows of the bar table [M] and portfolios [M, 13]."""
+        states = self.states.index_select(0, bars).index_copy_(1, self._slots, held)
+        if self._context is None:
+            return states
+        return torch.cat([states, self._context(states)], dim=1)
 
     def newest(self, count: int, among: int) -> Tensor:
-        """Return `count` states [count, 128] spread evenly over the newest `among` rows."""
+        """Return `count` states [count, ...] spread evenly over the newest `among` rows."""
         among = min(among, self.size)
         back = torch.arange(count, device=self.states.device) * among // count
-        return self._state((self.cursor - 1 - back) % self.capacity, "bar", "portfolio")
+        return self._state((self.cursor - 1 - back) % self.capacity)
 
     def set_priority(self, row: Tensor, error: Tensor) -> None:
         """Set priorities (error/scale + floor)^alpha; a row drawn twice keeps its larger one.
@@ -217,3 +286,8 @@ class Replay:
         self.scale = float(state["scale"])
         for name, column in self.columns.items():
             column[: self.size] = torch.from_numpy(state[name]).to(column.device)
+
+
+def _folded(rows: Tensor, like: Tensor) -> Tensor:
+    """Return rows [M, ...] as [*like.shape, ...]."""
+    return rows.view(*like.shape, *rows.shape[1:])

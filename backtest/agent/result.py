@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from backtest.agent.kinds import Weights, export_weights
 from backtest.agent.protocols import Score
-from backtest.agent.weights import Floats, PolicyWeights, export
+from backtest.agent.weights import Floats
+from backtest.config import Network
 from backtest.errors import BacktestError
 
 Curve = dict[str, float | None]  # one epoch
@@ -16,6 +18,7 @@ class Checkpoint:
     """The policy after one epoch, with its scores."""
 
     state: dict[str, Floats]  # the network's parameters by name
+    network: Network  # its kind and sizes
     v_max: float  # reward units; v_min = -v_max
     epoch: int
     update: int  # updates done
@@ -23,9 +26,9 @@ class Checkpoint:
     train: Score
 
     @property
-    def weights(self) -> PolicyWeights:
+    def weights(self) -> Weights:
         """The kernel's view of it."""
-        return export(self.state, self.v_max)
+        return export_weights(self.state, self.network, self.v_max)
 
 
 @dataclass(frozen=True)
@@ -33,13 +36,16 @@ class Trained:
     """The best checkpoint by validation Sharpe, and what the run spent."""
 
     best: Checkpoint
-    weights: PolicyWeights
+    weights: Weights
     curves: list[Curve]  # one row per epoch, in order
     v_max: float  # of the best checkpoint
     edge_mass: float  # mean target mass on the two edge atoms, last epoch
     range_failed: bool  # edge mass above the limit again after widening (or with a given v_max)
     steps: int  # decisions collected
     updates: int  # gradient steps taken
+    # of the bypass after the last update, not of the best epoch: weights and Adam's two moments,
+    # float32[3, 4]; None without it
+    bypass: Floats | None = None
 
     @property
     def state_dict(self) -> dict[str, Floats]:

@@ -16,6 +16,11 @@ class Stage(IntEnum):
 
     WEIGHTS = 0  # index: 0
     REPLAY = 1  # index: the first update of the sampled block
+    AUX = 2  # index: which direction forecaster; 10: the order of the shuffled labels
+    FORECASTER = 3  # index: 0 weights, 1 minibatches
+    CONTEXT = 4  # pairs of contexts; index: 0 task bank, 1 step bank
+    FINETUNE = 5  # index: the first update of the sampled block
+    DIRECTION = 6  # random directions; index: which bank of them
 
 
 def generator(seed: int, stream: int, stage: Stage, index: int = 0) -> np.random.Generator:

@@ -8,13 +8,14 @@ import numpy as np
 import torch
 
 from backtest.agent import schedule, streams, training_state
-from backtest.agent.network import greedy
+from backtest.agent.aux_verdict import epoch_figures
+from backtest.agent.dueling import greedy
+from backtest.agent.kinds import export_weights
 from backtest.agent.plan import Plan
-from backtest.agent.protocols import Collector, Evaluator
+from backtest.agent.protocols import Collector, Evaluator, Score
 from backtest.agent.result import Checkpoint, Curve, DivergenceError, StoppedError, Trained
 from backtest.agent.support import EDGE_LIMIT, WIDENING, measure_range
 from backtest.agent.training_state import TrainingState
-from backtest.agent.weights import export
 from backtest.market.layout import BRANCHES
 
 # Minibatches drawn at once, so priorities are up to this many updates old: the running sum over the
@@ -80,13 +81,19 @@ def _epoch(state: TrainingState, collector: Collector, evaluator: Evaluator) -> 
     loss, q_mean, edge = figures.mean(0)[:3].tolist() if len(figures) else (None, None, 0.0)
 
     parameters = learner.online.numpy_state()
-    weights = export(parameters, learner.v_max)
+    weights = export_weights(parameters, plan.network, learner.v_max)
     train = evaluator.evaluate(weights, "train")
     validation = evaluator.evaluate(weights, "validation")
     best = state.best
     if best is None or schedule.better(validation.sharpe, best.validation.sharpe):
         state.best = Checkpoint(
-            parameters, learner.v_max, epoch, learner.updates, validation, train
+            parameters,
+            plan.network,
+            learner.v_max,
+            epoch,
+            learner.updates,
+            validation,
+            train,
         )
     row: Curve = {
         "epoch": epoch,
@@ -96,6 +103,7 @@ def _epoch(state: TrainingState, collector: Collector, evaluator: Evaluator) -> 
         "train_sharpe": train.sharpe,
         "validation_sharpe": validation.sharpe,
         **_entropies(state, collected),
+        **_aux_figures(state, collected, validation),
         "steps_per_s": experience.steps / collect_seconds,
         "updates_per_s": len(figures) / update_seconds,
         "steps": state.steps,
@@ -171,6 +179,13 @@ def _check_range(state: TrainingState) -> None:
     elif not state.finished:
         state.learner.widen_range(WIDENING)
         state.widened = True
+
+
+@torch.no_grad()
+def _aux_figures(state: TrainingState, collected: int, validation: Score) -> Curve:
+    """Return what the aux verdict needs of the epoch, on the same states as the entropies."""
+    states = state.replay.newest(min(collected, ENTROPY_STATES), collected)
+    return epoch_figures(state.learner, states, validation)
 
 
 @torch.no_grad()

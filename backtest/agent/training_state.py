@@ -21,7 +21,7 @@ from backtest.agent.result import Checkpoint, Curve, Trained
 from backtest.errors import StoreError
 
 KIND = "skillwalk.training"
-VERSION = 1
+VERSION = 2
 _SCALARS = ("epoch", "steps", "edge_mass", "widened", "range_failed")
 
 
@@ -63,6 +63,7 @@ class TrainingState:
             range_failed=self.range_failed,
             steps=self.steps,
             updates=self.learner.updates,
+            bypass=self.learner.bypass_moments(),
         )
 
 
@@ -70,6 +71,14 @@ def begin(plan: Plan) -> TrainingState:
     """Return the state before the first epoch: fresh networks, an empty replay."""
     settings = plan.learner
     rng = streams.generator(plan.seed, plan.stream, streams.Stage.WEIGHTS)
+    learner = C51Learner(
+        plan.network,
+        settings,
+        rng,
+        plan.device,
+        forecaster=plan.forecaster,
+        bypass=plan.bypass,
+    )
     replay = Replay(
         settings.replay_rows,
         plan.bar_part,
@@ -77,8 +86,10 @@ def begin(plan: Plan) -> TrainingState:
         plan.device,
         alpha=settings.per_alpha,
         prioritised=settings.replay == "prioritised",
+        stack_size=plan.network.stack_size if plan.network.kind == "scenario" else 1,
+        context=learner.online.context,
     )
-    return TrainingState(plan, C51Learner(plan.network, settings, rng, plan.device), replay)
+    return TrainingState(plan, learner, replay)
 
 
 def save(path: Path, state: TrainingState) -> None:
@@ -91,8 +102,9 @@ def save(path: Path, state: TrainingState) -> None:
     learner = state.learner
     put("online", learner.online.numpy_state())
     put("target", learner.target.numpy_state())
-    for place, moments in learner.optimiser.state_dict()["state"].items():
-        put(f"adam.{place}", {name: value.cpu().numpy() for name, value in moments.items()})
+    for name, optimiser in _optimisers(learner).items():
+        for place, moments in optimiser.state_dict()["state"].items():
+            put(f"{name}.{place}", {k: value.cpu().numpy() for k, value in moments.items()})
     put("replay", state.replay.state())
     metadata: dict[str, Any] = {name: getattr(state, name) for name in _SCALARS}
     metadata |= {
@@ -145,12 +157,13 @@ def _restore(plan: Plan, arrays: tensor_file.Arrays, metadata: dict[str, Any]) -
     learner.target.load_numpy(get("target"))
     learner.new_target_head()
     learner.online.load_numpy(get("online"))
-    moments: dict[int, dict[str, torch.Tensor]] = {}
-    for key, value in get("adam").items():
-        place, name = key.split(".")
-        moments.setdefault(int(place), {})[name] = torch.from_numpy(value)
-    groups = learner.optimiser.state_dict()["param_groups"]
-    learner.optimiser.load_state_dict({"state": moments, "param_groups": groups})
+    for kind, optimiser in _optimisers(learner).items():
+        moments: dict[int, dict[str, torch.Tensor]] = {}
+        for key, value in get(kind).items():
+            place, name = key.split(".")
+            moments.setdefault(int(place), {})[name] = torch.from_numpy(value)
+        groups = optimiser.state_dict()["param_groups"]
+        optimiser.load_state_dict({"state": moments, "param_groups": groups})
     state.replay.restore(get("replay"))
     for name in _SCALARS:
         setattr(state, name, metadata[name])
@@ -161,5 +174,12 @@ def _restore(plan: Plan, arrays: tensor_file.Arrays, metadata: dict[str, Any]) -
             Score(**best.pop(name), returns=arrays[f"score.{name}.returns"])
             for name in ("validation", "train")
         )
-        state.best = Checkpoint(get("best"), validation=validation, train=train, **best)
+        state.best = Checkpoint(
+            get("best"), plan.network, validation=validation, train=train, **best
+        )
     return state
+
+
+def _optimisers(learner: C51Learner) -> dict[str, torch.optim.Optimizer]:
+    """Return both optimisers by the prefix of their arrays."""
+    return {"adam": learner.optimiser, "bypass_adam": learner.bypass_optimiser}

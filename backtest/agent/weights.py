@@ -9,14 +9,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from backtest.agent.actions import SPANS
-from backtest.market.layout import BAR_SLOTS, N_ACTIONS, PORTFOLIO_SLOTS, STATE_DIM
+from backtest.market.layout import AUX_SLOT, BAR_SLOTS, N_ACTIONS, PORTFOLIO_SLOTS, STATE_DIM
 
 N_BAR = len(BAR_SLOTS)
+AUX_COLUMN = BAR_SLOTS.index(AUX_SLOT)  # of the bar part
+N_DIRECTIONS = SPANS[0][1]
 Floats = npt.NDArray[np.float32]
 State = Mapping[str, Floats]  # the network's parameters by name
 
@@ -33,6 +36,7 @@ class PolicyWeights:
     W_head: Floats  # [13*atoms, h2], row = action*atoms + atom, dueling folded in
     b_head: Floats  # [13*atoms]
     z: Floats  # [atoms], the support of the return, reward units
+    alpha: Floats  # [4], centred; times slot 121 it adds to the direction values
 
     @property
     def atoms(self) -> int:
@@ -47,12 +51,17 @@ class PolicyWeights:
     @property
     def weight_hash(self) -> str:
         """SHA-256 (hex) over names, shapes and little-endian bytes of all arrays."""
-        digest = hashlib.sha256()
-        for field in fields(self):
-            array = np.ascontiguousarray(getattr(self, field.name), "<f4")
-            digest.update(f"{field.name}{array.shape}".encode())
-            digest.update(array.tobytes())
-        return digest.hexdigest()
+        return array_hash(self)
+
+
+def array_hash(weights: Any) -> str:
+    """Return SHA-256 (hex) over the fields of a dataclass of float32 arrays and small integers."""
+    digest = hashlib.sha256()
+    for field in fields(weights):
+        array = np.ascontiguousarray(getattr(weights, field.name), "<f4")
+        digest.update(f"{field.name}{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def support(v_max: float, atoms: int) -> Floats:
@@ -75,6 +84,11 @@ def fold_dueling(state: State) -> tuple[Floats, Floats]:
     return np.ascontiguousarray(folded[:, :-1]), np.ascontiguousarray(folded[:, -1])
 
 
+def centred(alpha: Floats) -> Floats:
+    """Return the bypass weights less their mean: a forecast ranks directions, it adds no value."""
+    return np.asarray(alpha - alpha.mean(dtype=np.float64), np.float32)
+
+
 def export(state: State, v_max: float) -> PolicyWeights:
     """Return the kernel's view of a network's parameters.
 
@@ -93,6 +107,7 @@ def export(state: State, v_max: float) -> PolicyWeights:
         W_head=head,
         b_head=bias,
         z=support(v_max, len(state["value.bias"])),
+        alpha=centred(state["alpha.weight"]),
     )
 
 
@@ -109,16 +124,34 @@ def forward(weights: PolicyWeights, bar_part: Floats, portfolio: Floats) -> Floa
         bar_part: float32[B, 115], the state's BAR_SLOTS.
         portfolio: float32[B, 13], the state's PORTFOLIO_SLOTS.
     """
-    return forward_table(weights, bar_table(weights, bar_part), portfolio)
+    table = bar_table(weights, bar_part)
+    return forward_table(weights, table, portfolio, bar_part[:, AUX_COLUMN])
 
 
-def forward_table(weights: PolicyWeights, table: Floats, portfolio: Floats) -> Floats:
-    """As `forward`, from rows of `bar_table` (float32[B, h1])."""
+def forward_table(
+    weights: PolicyWeights, table: Floats, portfolio: Floats, forecast: Floats
+) -> Floats:
+    """As `forward`, from rows of `bar_table` (float32[B, h1]) and slot 121 (float32[B])."""
     first = np.maximum(table + portfolio @ weights.W1_portfolio.T, np.float32(0))
     second = np.maximum(first @ weights.W2.T + weights.b2, np.float32(0))
-    logits = (second @ weights.W_head.T + weights.b_head).reshape(-1, N_ACTIONS, weights.atoms)
+    values = action_values(second, weights.W_head, weights.b_head, weights.z)
+    return bypass(values, weights.alpha, forecast)
+
+
+def action_values(hidden: Floats, weight: Floats, bias: Floats, z: Floats) -> Floats:
+    """Return expected returns [B, 13] on atoms z of the last hidden layer's output [B, h2]."""
+    logits = (hidden @ weight.T + bias).reshape(-1, N_ACTIONS, len(z))
     p = np.exp(logits - logits.max(axis=2, keepdims=True))
-    values: Floats = (p @ weights.z) / p.sum(axis=2)
+    values: Floats = (p @ z) / p.sum(axis=2)
+    return values
+
+
+def bypass(values: Floats, alpha: Floats, forecast: Floats) -> Floats:
+    """Add alpha [4] (centred) times the forecast [B] of slot 121 to the direction values, in place.
+
+    A row times weights of zero changes nothing.
+    """
+    values[:, :N_DIRECTIONS] += forecast[:, None] * alpha
     return values
 
 
@@ -138,9 +171,8 @@ def split(state: Floats) -> tuple[Floats, Floats]:
     return state.take(BAR_SLOTS, axis=1), state.take(PORTFOLIO_SLOTS, axis=1)
 
 
-def check_shapes(state: State, hidden: tuple[int, int], atoms: int) -> list[str]:
+def check_shapes(state: State, expected: Mapping[str, tuple[int, ...]]) -> list[str]:
     """Return one clause for each parameter that is missing or of another shape; [] when all fit."""
-    expected = parameter_shapes(hidden, atoms)
     found = {name: tuple(array.shape) for name, array in state.items()}
     return [
         f"{name} is {found.get(name, 'missing')}, expected {shape}"
@@ -161,4 +193,5 @@ def parameter_shapes(hidden: tuple[int, int], atoms: int) -> dict[str, tuple[int
         "value.bias": (atoms,),
         "advantage.weight": (N_ACTIONS * atoms, h2),
         "advantage.bias": (N_ACTIONS * atoms,),
+        "alpha.weight": (N_DIRECTIONS,),
     }

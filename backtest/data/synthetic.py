@@ -50,12 +50,15 @@ def synthetic(settings: Synthetic, spacing: Spacing, key: str = "synthetic.start
 
 
 def signs(settings: Synthetic) -> Floats:
-    """Return +1 or -1 for each bar: +1 throughout, or drawn anew for every block of bars."""
-    if settings.regime_bars == 0:
-        return np.ones(settings.bars)
-    blocks = -(-settings.bars // settings.regime_bars)
+    """Return +1 or -1 for each bar: drawn anew for every block of bars, +1 before the first."""
+    sign = np.ones(settings.bars)
+    mixed = settings.bars - settings.regime_from
+    if settings.regime_bars == 0 or mixed <= 0:
+        return sign
+    blocks = -(-mixed // settings.regime_bars)
     drawn = np.where(uniform(settings.seed, "regime", blocks) < 0.5, -1.0, 1.0)
-    return np.repeat(drawn, settings.regime_bars)[: settings.bars]
+    sign[settings.regime_from :] = np.repeat(drawn, settings.regime_bars)[:mixed]
+    return sign
 
 
 def ar1(noise: Floats, phi: Floats) -> Floats:

@@ -22,7 +22,7 @@ RESAMPLES = 1000
 CONFIDENCE = 0.95
 
 # `round` of the bootstrap stream, one for each user of it
-SHARPE_ROUND, STRATIFIED_ROUND, X_ROUND, Y_ROUND = range(4)
+SHARPE_ROUND, STRATIFIED_ROUND, X_ROUND, Y_ROUND, TOTAL_ROUND = range(5)
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,43 @@ def sharpe_interval(
     value = sharpe(returns, sessions_per_year)
     if value is None:
         return Interval(None, None, None, len(returns))
+    scale = math.sqrt(sessions_per_year)
+    drawn = redrawn(returns, key, SHARPE_ROUND, resamples)
+    return Interval(value, *bounds(sharpe_of_rows(drawn) * scale, confidence), len(returns))
+
+
+def total_interval(
+    values: Floats,
+    key: rng.Words,
+    *,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+) -> Interval:
+    """Return the sum of a series with its stationary-bootstrap percentile interval.
+
+    A series without dispersion, such as the difference of two equal runs, has a sum and no bounds.
+
+    Args:
+        values: float64[n], in the order of time.
+        key: uint32[2] of `rng.key`; equal keys give equal resamples.
+        resamples: number of bootstrap series.
+        confidence: of the interval, in (0, 1).
+    """
+    value = float(np.sum(values))
+    if dispersion(values) is None:
+        return Interval(value, None, None, len(values))
+    sums: Floats = np.sum(redrawn(values, key, TOTAL_ROUND, resamples), axis=1)
+    return Interval(value, *bounds(sums, confidence), len(values))
+
+
+def redrawn(series: Floats, key: rng.Words, round: int, resamples: int) -> Floats:
+    """Return float64[resamples, n] of the stationary bootstrap of a series float64[n]."""
     # arch loads pandas and statsmodels: seconds that a command line's --help must not pay
     from arch.bootstrap import StationaryBootstrap
 
-    word = rng.uniform(key, rng.Stage.BOOTSTRAP, SHARPE_ROUND, 0, 0, 0)
-    bootstrap = StationaryBootstrap(block_length(returns), returns, seed=int(word * 2**24))
-    scale = math.sqrt(sessions_per_year)
-    drawn = np.stack([data[0] for data, _ in bootstrap.bootstrap(resamples)])
-    return Interval(value, *bounds(sharpe_of_rows(drawn) * scale, confidence), len(returns))
+    word = rng.uniform(key, rng.Stage.BOOTSTRAP, round, 0, 0, 0)
+    bootstrap = StationaryBootstrap(block_length(series), series, seed=int(word * 2**24))
+    return np.stack([data[0] for data, _ in bootstrap.bootstrap(resamples)])
 
 
 def sharpe_of_rows(returns: Floats) -> Floats:

@@ -23,6 +23,7 @@ from backtest.market.reward import weighted_terms
 
 ALL_SEEDS = -2  # value = interquartile mean over seeds
 DETERMINISTIC_SEED = -1
+CHOSEN = "chosen"  # the variant that validation picked, fold by fold and seed by seed
 Row = dict[str, Any]
 Columns = dict[str, Array]
 
@@ -161,9 +162,18 @@ def side_by_side(strata: Sequence[Sequence[float | None]]) -> Array:
     return scores
 
 
-def as_chosen(rows: Sequence[Row], variant: str) -> list[Row]:
-    """Return the rows of a variant again under the name `chosen`: what validation picked."""
-    return [{**row, "variant": "chosen"} for row in rows if row["variant"] == variant]
+def chosen_rows(rows: Sequence[Row], picks: Mapping[int, str]) -> list[Row]:
+    """Return the rows of each seed's pick again under the name `chosen`.
+
+    Args:
+        rows: of table metric; those over seeds and of baselines are left out.
+        picks: variant that validation chose, by seed.
+    """
+    return [
+        {**row, "variant": CHOSEN}
+        for row in rows
+        if row["policy_kind"] == "learned" and picks.get(row["seed"]) == row["variant"]
+    ]
 
 
 def component_rows(params: Array, trace: Array, key: Mapping[str, Any]) -> list[Row]:

@@ -1,4 +1,56 @@
-// Arguments and output rows that both rollout kernels share. Row (t, episode) is t*n + episode.
+// Arguments and output rows that all rollout kernels share. Row (t, episode) is t*n + episode.
+
+// What one policy's kernels read; what a network or a policy has no use for is null.
+typedef struct {
+    __global const float *table;     // [rows][BAR_ROW], what depends on the bar alone
+    __global const char *found;      // [rows], slot of the step bank already in the table
+    __global const float *query;     // [2*SCENARIOS*LATENT][8], bias and weights of a query element
+    __global const float *w1;        // [W1_SIZE]
+    __global const float *b1;        // [HIDDEN1]
+    __global const float *w2;        // [HIDDEN1*HIDDEN2]
+    __global const float *b2;        // [HIDDEN2]
+    __global const float *w3;        // [N_HEADS*HEAD*HIDDEN2]
+    __global const float *b3;        // [N_HEADS*HEAD]
+    __global const float *z;         // [ATOMS]
+    __global const float *alpha;     // [N_DIRECTION]
+    __global const float *keys;      // [SLOTS][TASK_ROW] of the task bank, live slots first
+    __global const float *center;    // [TASK_ROW]
+    __global const float4 *entries;  // [SLOTS]: norm, bonus, threshold, slot (negative: no more)
+    __global const uchar *disagree;  // [SLOTS][SLOTS]
+    __global const float *shift;     // [SLOTS][TASK_ROW]
+} Policy;
+
+// The parts of one policy among those of all; parts is (weights, table, task bank or -1, 0).
+inline Policy policy_at(const int4 parts, const long rows, __global const float *table,
+                        __global const char *found, __global const float *query,
+                        __global const float *w1, __global const float *b1, __global const float *w2,
+                        __global const float *b2, __global const float *w3, __global const float *b3,
+                        __global const float *z, __global const float *alpha,
+                        __global const float *keys, __global const float *center,
+                        __global const float4 *entries, __global const uchar *disagree,
+                        __global const float *shift)
+{
+    const long w = parts.x;
+    const long bank = max(parts.z, 0);
+    Policy p;
+    p.table = table + parts.y * rows * BAR_ROW;
+    p.found = found != 0 ? found + parts.y * rows : 0;
+    p.query = query + w * QUERY_SIZE;
+    p.w1 = w1 + w * W1_SIZE;
+    p.b1 = b1 + w * HIDDEN1;
+    p.w2 = w2 + w * HIDDEN1 * HIDDEN2;
+    p.b2 = b2 + w * HIDDEN2;
+    p.w3 = w3 + w * N_HEADS * HEAD * HIDDEN2;
+    p.b3 = b3 + w * N_HEADS * HEAD;
+    p.z = z + w * ATOMS;
+    p.alpha = alpha + w * N_DIRECTION;
+    p.keys = keys + bank * SLOTS * TASK_ROW;
+    p.center = center + bank * TASK_ROW;
+    p.entries = parts.z < 0 ? 0 : entries + bank * SLOTS;
+    p.disagree = disagree + bank * SLOTS * SLOTS;
+    p.shift = shift + bank * SLOTS * TASK_ROW;
+    return p;
+}
 
 // Record what a step did; trace and portfolio rows are optional (null pointers).
 inline void record_step(__global uchar4 *actions, __global float *rewards, __global float *equity,
@@ -22,5 +74,23 @@ inline void record_portfolio(__global float *portfolio, const int t, const int n
         for (int i = 0; i < N_PORTFOLIO; i++) {
             portfolio[((long)t * N_PORTFOLIO + i) * n + episode] = state[i];
         }
+    }
+}
+
+// What both banks retrieved for a decision; a row without a decision retrieved nothing.
+inline void record_slots(__global char2 *slots, const long row, const bool decided, const int task,
+                         const Policy *p, const int bar_row)
+{
+    if (slots != 0) {
+        const int step = p->found != 0 ? p->found[bar_row] : MISS;
+        slots[row] = decided ? (char2)((char)task, (char)step) : (char2)(MISS);
+    }
+}
+
+// The forecast's way around the network: values[a] += alpha[a]*forecast for the directions.
+inline void bypass(float *values, __global const float *alpha, const float forecast)
+{
+    for (int a = 0; a < N_DIRECTION; a++) {
+        values[a] = values[a] + forecast * alpha[a];
     }
 }

@@ -1,146 +1,124 @@
-// Rollout for CPUs: one work-item walks LANES episodes side by side, activations in vectors.
-
-typedef float16 lanes_t; // LANES floats
-
-// out[j] = act(bias[j] + sum_k weight[j][k] * in[k]) for LANES episodes; four outputs at a time
-// so that one load of in[k] feeds four multiply-adds. n_out is a multiple of 4 (the host pads).
-inline void dense_lanes(__global const float *restrict weight, __global const float *restrict bias,
-                        const lanes_t *in, const int n_in, lanes_t *out, const int n_out)
-{
-    for (int j = 0; j < n_out; j += 4) {
-        lanes_t s0 = (lanes_t)(bias[j]);
-        lanes_t s1 = (lanes_t)(bias[j + 1]);
-        lanes_t s2 = (lanes_t)(bias[j + 2]);
-        lanes_t s3 = (lanes_t)(bias[j + 3]);
-        __global const float *w = weight + (long)j * n_in;
-        for (int k = 0; k < n_in; k++) {
-            const lanes_t x = in[k];
-            s0 = fma((lanes_t)(w[k]), x, s0);
-            s1 = fma((lanes_t)(w[k + n_in]), x, s1);
-            s2 = fma((lanes_t)(w[k + 2 * n_in]), x, s2);
-            s3 = fma((lanes_t)(w[k + 3 * n_in]), x, s3);
-        }
-        out[j] = s0;
-        out[j + 1] = s1;
-        out[j + 2] = s2;
-        out[j + 3] = s3;
-    }
-}
-
-// Expected value of one action's return distribution: sum softmax(logits)*z.
-inline lanes_t expected_lanes(const lanes_t *logits, __global const float *z)
-{
-    lanes_t top = logits[0];
-    for (int i = 1; i < ATOMS; i++) {
-        top = fmax(top, logits[i]);
-    }
-    lanes_t num = (lanes_t)(0.0f);
-    lanes_t den = (lanes_t)(0.0f);
-    for (int i = 0; i < ATOMS; i++) {
-        const lanes_t e = exp(logits[i] - top);
-        num = fma(e, (lanes_t)(z[i]), num);
-        den = den + e;
-    }
-    return num / den;
-}
+// Rollout for CPUs: one work-item walks LANES episodes of one policy side by side.
 
 __kernel void rollout_lanes(
     const MarketParams params,
-    __global const Bar *restrict bars,     // [bars]
-    __global const float *restrict aux,    // [bars]
-    __global const float *restrict hidden, // [policies][bars][HIDDEN1]
-    __global const float *restrict w1,     // [policies][HIDDEN1][N_PORTFOLIO]
-    __global const float *restrict w2,     // [policies][HIDDEN2][HIDDEN1]
-    __global const float *restrict b2,     // [policies][HIDDEN2]
-    __global const float *restrict w3,     // [policies][N_HEADS][HEAD][HIDDEN2]
-    __global const float *restrict b3,     // [policies][N_HEADS][HEAD]
-    __global const float *restrict z,      // [policies][ATOMS]
-    __global const uint2 *restrict keys,   // [policies]
-    __global const int *restrict start,    // [n], global bar of step 0
-    __global uchar4 *restrict actions,     // [steps][n]
-    __global float *restrict rewards,      // [steps][n]
-    __global float *restrict equity,       // [steps][n], currency
-    __global uchar *restrict ends,         // [steps][n]
-    __global float *restrict portfolio,    // [steps + 1][N_PORTFOLIO][n] or null
-    __global StepResult *restrict trace,   // [steps][n] or null
-    __global float *restrict values,       // [steps][n][N_HEADS] or null
-    const int first_bar, const int n_bars, const int n, const int per_policy, const int steps,
-    const float epsilon, const uint stage_round)
+    __global const Bar *restrict bars,       // [bars]
+    __global const float *restrict aux,      // [bars]
+    __global const float *restrict x,        // [bars][N_BAR_PART], the bars' part of the state
+    __global const float *restrict table,    // [tables][rows][BAR_ROW], from bar first_row on
+    __global const char *restrict found,     // [tables][rows] or null
+    __global const float *restrict query,    // these as in Policy, one after the other
+    __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
+    __global const float *restrict b2, __global const float *restrict w3, __global const float *restrict b3,
+    __global const float *restrict z, __global const float *restrict alpha,
+    __global const float *restrict bank_keys, __global const float *restrict center,
+    __global const float4 *restrict entries, __global const uchar *restrict disagree,
+    __global const float *restrict shift,
+    __global const int4 *restrict parts,     // [policies], of policy_at
+    __global const uint2 *restrict keys,     // [policies]
+    __global const int *restrict episodes,   // [tiles][LANES], negative: none, those at the end
+    __global const int *restrict start,      // [n], global bar of step 0
+    __global uchar4 *restrict actions,       // [steps][n]
+    __global float *restrict rewards,        // [steps][n]
+    __global float *restrict equity,         // [steps][n], currency
+    __global uchar *restrict ends,           // [steps][n]
+    __global float *restrict portfolio,      // [steps + 1][N_PORTFOLIO][n] or null
+    __global StepResult *restrict trace,     // [steps][n] or null
+    __global float *restrict values,         // [steps][n][N_HEADS] or null
+    __global char2 *restrict slots,          // [steps][n] or null
+    __global EpisodeState *restrict memory,  // [n] or null, between two launches of one walk
+    __global uchar *restrict living,         // [n] or null
+    __global float *restrict history,        // [tiles][STACK - 1][HIDDEN1][LANES] or null
+    const int first_bar, const int first_row, const int rows, const int n, const int per_policy,
+    const int steps, const int first_step, const int stop_step, const float epsilon,
+    const uint stage_round)
 {
-    const int tiles = (per_policy + LANES - 1) / LANES;
-    const int policy = get_global_id(0) / tiles;
-    const int first = (get_global_id(0) % tiles) * LANES; // episode within the policy
-    const int count = min(LANES, per_policy - first);
-    __global const float *my_hidden = hidden + (long)policy * n_bars * HIDDEN1;
-    __global const float *my_z = z + policy * ATOMS;
+    const int tile = get_global_id(0);
+    int own[LANES];
+    int count = 0;
+    for (int i = 0; i < LANES; i++) {
+        const int episode = episodes[tile * LANES + i];
+        count = episode >= 0 ? i + 1 : count;
+        own[i] = episode >= 0 ? episode : own[count - 1]; // surplus lanes shadow the last episode
+    }
+    const int policy = own[0] / per_policy;
+    const Policy p = policy_at(parts[policy], rows, table, found, query, w1, b1, w2, b2, w3, b3, z, alpha,
+                               bank_keys, center, entries, disagree, shift);
     EpisodeState state[LANES];
     bool alive[LANES];
+    int place[LANES];
     for (int i = 0; i < LANES; i++) {
-        state[i] = reset(&params);
-        alive[i] = i < count;
+        state[i] = first_step > 0 ? memory[own[i]] : reset(&params);
+        alive[i] = i < count && (first_step == 0 || living[own[i]] != 0);
+        place[i] = start[own[i]] - first_row;
     }
     lanes_t a[HIDDEN1 > HIDDEN2 ? HIDDEN1 : HIDDEN2];
     lanes_t b[HIDDEN2];
     lanes_t f[N_PORTFOLIO];
     lanes_t logits[HEAD];
     lanes_t q[N_HEADS];
-    for (int t = 0; t <= steps; t++) {
+    lanes_t past[PAST_SIZE];
+    int slot[LANES];
+    for (int j = 0; j < PAST_SIZE; j++) {
+        past[j] = first_step > 0 && history != 0 ? vload16(tile * PAST_SIZE + j, history) : (lanes_t)(0.0f);
+    }
+    for (int t = first_step; t <= stop_step; t++) {
+        if (t == stop_step && t < steps) {
+            break;
+        }
         for (int i = 0; i < LANES; i++) {
-            const int episode = policy * per_policy + first + min(i, count - 1);
-            const int bar = start[episode] + t - first_bar;
-            float own[N_PORTFOLIO];
-            portfolio_state(&params, &state[i], bars[bar], t, own);
+            float mine[N_PORTFOLIO];
+            portfolio_state(&params, &state[i], bars[start[own[i]] + t - first_bar], t, mine);
             for (int k = 0; k < N_PORTFOLIO; k++) {
-                ((float *)&f[k])[i] = own[k];
+                ((float *)&f[k])[i] = mine[k];
             }
             if (i < count) {
-                record_portfolio(portfolio, t, n, episode, own);
-            }
-            if (t < steps) {
-                for (int j = 0; j < HIDDEN1; j++) {
-                    ((float *)&a[j])[i] = my_hidden[(long)bar * HIDDEN1 + j];
-                }
+                record_portfolio(portfolio, t, n, own[i], mine);
             }
         }
         if (t == steps) {
             break;
         }
-        for (int j = 0; j < HIDDEN1; j++) {
-            lanes_t sum = a[j];
-            for (int k = 0; k < N_PORTFOLIO; k++) {
-                sum = fma((lanes_t)(w1[(policy * HIDDEN1 + j) * N_PORTFOLIO + k]), f[k], sum);
-            }
-            a[j] = fmax(sum, (lanes_t)(0.0f));
-        }
-        dense_lanes(w2 + (long)policy * HIDDEN2 * HIDDEN1, b2 + policy * HIDDEN2, a, HIDDEN1, b, HIDDEN2);
-        for (int j = 0; j < HIDDEN2; j++) {
-            b[j] = fmax(b[j], (lanes_t)(0.0f));
-        }
+        encode(&p, place, f, count, t, past, slot, a);
+        dense_lanes(p.w2, p.b2, a, HIDDEN1, b, HIDDEN2);
+        relu_lanes(b, HIDDEN2);
         for (int h = 0; h < N_HEADS; h++) {
-            const long head = (long)policy * N_HEADS + h;
-            dense_lanes(w3 + head * HEAD * HIDDEN2, b3 + head * HEAD, b, HIDDEN2, logits, HEAD);
-            q[h] = expected_lanes(logits, my_z);
+            dense_lanes(p.w3 + h * HEAD * HIDDEN2, p.b3 + h * HEAD, b, HIDDEN2, logits, HEAD);
+            q[h] = expected_lanes(logits, p.z);
         }
         for (int i = 0; i < count; i++) {
-            const int id = first + i;
-            const int episode = policy * per_policy + id;
+            const int episode = own[i];
+            const int bar = start[episode] + t - first_bar;
             const long row = (long)t * n + episode;
-            float own[N_HEADS];
+            float mine[N_HEADS];
             for (int h = 0; h < N_HEADS; h++) {
-                own[h] = ((const float *)&q[h])[i];
-                if (values != 0) {
-                    values[row * N_HEADS + h] = own[h];
+                mine[h] = ((const float *)&q[h])[i];
+            }
+            bypass(mine, p.alpha, x[(long)bar * N_BAR_PART + AUX_COLUMN]);
+            if (values != 0) {
+                for (int h = 0; h < N_HEADS; h++) {
+                    values[row * N_HEADS + h] = mine[h];
                 }
             }
+            record_slots(slots, row, alive[i], slot[i], &p, place[i] + t);
             int4 action = (int4)(0);
             StepResult r = dead_step();
             if (alive[i]) {
-                const int bar = start[episode] + t - first_bar;
-                action = choose(own, epsilon, keys[policy], stage_round, (uint)id, (uint)t);
+                const uint id = episode - policy * per_policy;
+                action = choose(mine, epsilon, keys[policy], stage_round, id, (uint)t);
                 r = step(&params, &state[i], action, bars[bar], bars[bar + 1], t, t == steps - 1, aux[bar]);
                 alive[i] = r.end == END_RUNNING;
             }
             record_step(actions, rewards, equity, ends, trace, row, action, &r);
+        }
+    }
+    if (memory != 0) {
+        for (int i = 0; i < count; i++) {
+            memory[own[i]] = state[i];
+            living[own[i]] = alive[i];
+        }
+        for (int j = 0; history != 0 && j < PAST_SIZE; j++) {
+            vstore16(past[j], tile * PAST_SIZE + j, history);
         }
     }
 }

@@ -1,7 +1,9 @@
-"""`skillwalk ab`: two values of one setting over the same folds and seeds."""
+"""`skillwalk ab`: values of one or two settings over the same folds and seeds."""
 
 from __future__ import annotations
 
+from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +11,6 @@ import typer
 from backtest.errors import ConfigError
 from pipelines.commands.options import (
     LAKE,
-    ConfigFile,
     JsonFile,
     LakeFolder,
     Overrides,
@@ -22,9 +23,13 @@ from pipelines.commands.run import EXIT, check, ended, execute
 from pipelines.console import say, table, write_figures
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backtest.comparison import Arm, Comparison
+    from backtest.experiment import Experiment
 
 EXAMPLE = "Example: skillwalk ab reward.formula=composite,calibrated --profile smoketest"
+MOST = 2  # settings; their product is run
 COLUMNS = (
     "",
     "runs",
@@ -39,64 +44,125 @@ COLUMNS = (
     "trades",
     "mean |position|",
 )
+AUX_COLUMNS = (
+    "direction forecast",
+    "AUC",
+    "shuffled",
+    "spread",
+    "closed trades",
+    "win rate [interval]",
+    "|W|",
+    "actions moved",
+    "advantage variance",
+    "verdict",
+)
 
 
 def ab(
-    setting: Annotated[
-        str,
-        typer.Argument(metavar="SECTION.KEY=A,B", help="One setting and its two values, in TOML."),
+    settings: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SECTION.KEY=A,B... [CONFIG]",
+            help="One or two settings, each with two values in TOML; then, if any, the TOML file "
+            "of the experiment.",
+        ),
     ],
-    config: ConfigFile = None,
     profile: Profile = None,
     overrides: Overrides = None,
     lake: LakeFolder = LAKE,
     json: JsonFile = None,
 ) -> None:
-    """Run two settings as two studies into one lake and show what the difference is worth.
+    """Run settings as studies into one lake and show what the difference is worth.
 
-    Both use the same folds, seeds and random numbers. Sharpe ratios are those of every fold and
-    seed out of sample. What was already computed is not computed again.
+    All use the same folds, seeds and random numbers. Sharpe ratios are those of every fold and
+    seed out of sample. What was already computed is not computed again. Two settings make four
+    studies, measured against the first value of both: aux.alpha=false,true
+    reward.scale_beta=0,0.5 shows what the direction forecast is worth on each of its two ways.
     """
     from backtest.comparison import compare
 
-    key, values = two_values(setting)
-    labels = (f"{key}={values[0]}", f"{key}={values[1]}")
-    arms = [
-        experiment(config, profile, [*(overrides or ()), label], lake, note=False)
-        for label in labels
-    ]
-    if arms[0].study_id == arms[1].study_id:
-        raise ConfigError(
-            f"{setting}: both values give the same study; {key} does not change a result, or the "
-            "values are equal"
-        )
-    for label, arm in zip(labels, arms, strict=True):
+    pairs, config = changes(settings)
+    arms = {
+        label: experiment(config, profile, [*(overrides or ()), *values], lake, note=False)
+        for label, values in combined(pairs)
+    }
+    given = " ".join(f"{key}={','.join(values)}" for key, values in pairs)
+    check_distinct(given, pairs, list(arms.values()))
+    for label, arm in arms.items():
         say(f"{label}: study {arm.study_id}, {formula_note(arm.config)}")
         check(arm)
     source = source_name(config, profile)
-    for label, arm in zip(labels, arms, strict=True):
+    changed = dict(combined(pairs))
+    # a run with alpha finds the one without it, its reference, only when that is there already
+    for label, arm in sorted(arms.items(), key=lambda item: item[1].config.aux.alpha):
         # a comparison asks what a reward does, also of one that the audit would refuse
-        outcome = execute(arm, source, [*(overrides or ()), label], label, accept_reward=True)
+        own = [*(overrides or ()), *changed[label]]
+        outcome = execute(arm, source, own, label, accept_reward=True)
         if outcome.status != "complete":
             say(ended(outcome))
             raise typer.Exit(EXIT[outcome.status])
-    chance = arms[0].config.evaluation
+    first, *_ = arms.values()
+    chance = first.config.evaluation
     found = [
         compare(
-            arms[0].lake,
-            (arms[0].study_id, arms[1].study_id),
-            labels,
+            first.lake,
+            [arm.study_id for arm in arms.values()],
+            list(arms),
             name,
             resamples=chance.bootstrap,
             confidence=chance.confidence,
         )
-        for name in arms[0].config.study.instruments
+        for name in first.config.study.instruments
     ]
+    forecasts = any(key.startswith("aux.") or key == "reward.scale_beta" for key, _ in pairs)
     for comparison in found:
         show(comparison, chance.confidence)
-    write_figures(json, {"setting": setting, "instruments": [one.as_json() for one in found]})
+        if forecasts:
+            show_forecasts(comparison, chance.confidence)
+    write_figures(json, {"setting": given, "instruments": [one.as_json() for one in found]})
     for comparison in found:
         say(comparison.summary)
+
+
+def changes(arguments: Sequence[str]) -> tuple[list[tuple[str, tuple[str, str]]], Path | None]:
+    """Return the settings with their two values, and the experiment's file if one stands behind.
+
+    Raises:
+        ConfigError: no setting, too many, one twice, or not two values.
+    """
+    *front, last = arguments
+    config = Path(last) if "=" not in last and front else None
+    pairs = [two_values(setting) for setting in (front if config else arguments)]
+    keys = [key for key, _ in pairs]
+    if len(pairs) > MOST or len(set(keys)) != len(keys):
+        raise ConfigError(
+            f"{' '.join(keys)}: give one setting, or two different ones whose four combinations "
+            "are run"
+        )
+    return pairs, config
+
+
+def combined(pairs: Sequence[tuple[str, tuple[str, str]]]) -> list[tuple[str, list[str]]]:
+    """Return label and overrides of every arm; the first value of each setting comes first."""
+    choices = ([f"{key}={value}" for value in values] for key, values in pairs)
+    return [(" ".join(own), list(own)) for own in product(*choices)]
+
+
+def check_distinct(
+    given: str, pairs: Sequence[tuple[str, tuple[str, str]]], arms: Sequence[Experiment]
+) -> None:
+    """Refuse arms that are one study.
+
+    Raises:
+        ConfigError: names the settings.
+    """
+    if len({arm.study_id for arm in arms}) < 2 ** len(pairs):
+        keys = " or ".join(key for key, _ in pairs)
+        both = "both values give" if len(pairs) == 1 else "two arms are"
+        raise ConfigError(
+            f"{given}: {both} the same study; {keys} does not change a result, or the values are "
+            "equal"
+        )
 
 
 def two_values(setting: str) -> tuple[str, tuple[str, str]]:
@@ -127,30 +193,73 @@ def two_values(setting: str) -> tuple[str, tuple[str, str]]:
 
 
 def show(found: Comparison, confidence: float) -> None:
-    """Print both distributions and the probability of improvement."""
-    from backtest.summary import Figure, counted, plain
+    """Print the distributions and the probabilities of improvement."""
+    from backtest.figures import Figure, counted, plain
 
     say()
     title = (
         f"{found.instrument} out of sample: Sharpe of "
         f"{counted(len(found.fold_keys), 'fold')} x {counted(len(found.seeds), 'seed')}"
     )
-    table(COLUMNS, [cells(arm) for arm in (found.first, found.second)], title)
-    values = (found.improvement, found.difference)
-    chance, difference = (plain(Figure(i.value, i.low, i.high), bounds=True) for i in values)
+    table(COLUMNS, [cells(arm) for arm in found.arms], title)
+    first, *others = found.arms
+    for arm, *values in zip(others, found.improvements, found.differences, strict=True):
+        chance, difference = (plain(Figure(i.value, i.low, i.high), bounds=True) for i in values)
+        say(
+            f"P({arm.label} better) = {chance or 'undefined'}, 0.5 is chance; mean Sharpe "
+            f"{arm.label} minus {first.label} = {difference or 'undefined'}; "
+            f"{confidence:.0%} intervals over seeds"
+        )
+    say()
+
+
+def show_forecasts(found: Comparison, confidence: float) -> None:
+    """Print how good the direction forecast is in each arm, and whether it reaches the actions."""
+    rows = [forecast_cells(arm) for arm in found.arms if arm.aux is not None]
+    if not rows:
+        return
+    table(AUX_COLUMNS, rows, f"{found.instrument}: the direction forecast over all runs")
     say(
-        f"P({found.second.label} better) = {chance or 'undefined'}, 0.5 is chance; mean Sharpe "
-        f"{found.second.label} minus {found.first.label} = {difference or 'undefined'}; "
-        f"{confidence:.0%} intervals over seeds"
+        "AUC of the forecast on train rows out of fold, and with shuffled labels (0.5 is chance); "
+        f"win rate in the test windows with its {confidence:.0%} interval, to be above 0.505; |W| "
+        "of the way around the network; total variation of the directions from the same run "
+        "without alpha; variance of the advantages of magnitude"
     )
     say()
+
+
+def forecast_cells(arm: Arm) -> list[str]:
+    """Return one row of the table of forecasts."""
+    found = arm.aux
+    assert found is not None
+    win, quality, means = found.win_rate, found.quality, found.means
+    rate = "" if win.value is None else f"{win.value:.3f} [{win.low:.3f}, {win.high:.3f}]"
+    return [
+        arm.label,
+        *(_digits(quality[name], ".3f") for name in ("aux_auc", "aux_shuffled_auc", "aux_sd")),
+        f"{win.n:,}",
+        rate,
+        *(
+            _digits(means[name], form)
+            for name, form in (
+                ("w_norm", ".3g"),
+                ("tv_direction", ".1%"),
+                ("advantage_var_magnitude", ".2g"),
+            )
+        ),
+        found.text,
+    ]
+
+
+def _digits(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
 
 
 def cells(arm: Arm) -> list[str]:
     """Return one row of the table; a run that never traded counts as Sharpe 0."""
     import numpy as np
 
-    from backtest.summary import Figure, plain
+    from backtest.figures import Figure, plain
 
     scores = arm.scores.ravel()
     spread = [f"{q:.2f}" for q in np.quantile(scores, [0, 0.25, 0.5, 0.75, 1])]

@@ -71,8 +71,8 @@ def bench(
     import sys
     from tempfile import TemporaryDirectory
 
+    from backtest.figures import counted
     from backtest.lake import read_json
-    from backtest.summary import counted
 
     root = Path(__file__).resolve().parents[2]
     if not (root / "tests" / "bench" / "__main__.py").is_file():

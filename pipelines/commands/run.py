@@ -46,10 +46,11 @@ def run(
     lake: LakeFolder = LAKE,
     json: JsonFile = None,
 ) -> None:
-    """Run the whole walk-forward: bars, features, experience, policies, evaluation, store.
+    """Run the whole walk-forward: bars, features, experience, policies, skills, results.
 
-    Ends with the out-of-sample table beside the baselines. What has a result is not computed
-    again; a run that was interrupted goes on where it stopped. Exit 1 when a fold or a check fails.
+    Ends with the out-of-sample table beside the baselines and, with skill banks, with what they
+    were worth. What has a result is not computed again; a run that was interrupted goes on where
+    it stopped. Exit 1 when a fold or a check fails.
     """
     from backtest.summary import summarize
 

@@ -94,7 +94,7 @@ def simulate(
 
 def show(outcomes: list[Outcome], confidence: float) -> None:
     """Print one line a strategy."""
-    from backtest.summary import Figure, number, percent, plain
+    from backtest.figures import Figure, number, percent, plain
 
     rows = []
     for outcome in outcomes:

@@ -74,7 +74,8 @@ def report(
 
 
 def show_summaries(summaries: list[Summary]) -> None:
-    """Print the table and the verdict of every instrument of a study."""
+    """Print the table, the verdict and the ablation of every instrument of a study."""
+    from backtest.ablation_table import ABLATION_COLUMNS
     from backtest.summary import COLUMNS
     from backtest.verdict import verdict
 
@@ -84,6 +85,10 @@ def show_summaries(summaries: list[Summary]) -> None:
         say(summary.note)
         say()
         say(verdict(summary))
+        if summary.ablation is not None:
+            say()
+            table(ABLATION_COLUMNS, summary.ablation.table, summary.ablation.title)
+            say(summary.ablation.note)
     say()
 
 

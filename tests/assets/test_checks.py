@@ -87,6 +87,16 @@ def test_a_narrow_range_is_a_warning():
     assert "[3]" in found.description
 
 
+def test_a_control_that_forecasts_is_a_warning():
+    """The same report comes with every seed; none, or one without a figure, says nothing."""
+    good, bad = {"aux_control_fails": 1.0}, {"aux_control_fails": 0.0}
+    for reports in ({0: good}, {0: {}}, {0: {"aux_control_fails": None}, 1: good}):
+        assert checks.control_fails(reports).passed
+    found = checks.control_fails({0: good, 4: bad})
+    assert not found.passed and found.severity == dg.AssetCheckSeverity.WARN
+    assert "[4]" in found.description
+
+
 def test_the_audit_check_names_the_gaps():
     gap = SimpleNamespace(text="55 % over flat: -0.1")
     good = SimpleNamespace(failures=(), summary="order holds")

@@ -61,7 +61,10 @@ def years(first, last):
         ("policy", "features", years(2004, 2012)),  # and validation
         ("fold_result", "features", years(2013, 2013)),  # its own window
         ("policy", "experience", years(2013, 2013)),
+        ("skill_bank", "features", years(2004, 2012)),  # never its own window
+        ("skill_bank", "policy", years(2013, 2013)),
         ("fold_result", "policy", years(2013, 2013)),
+        ("fold_result", "skill_bank", years(2013, 2013)),
         ("experience", "reward_audit", ["ONE"]),
         ("features", "bars", ["ONE"]),
     ],
@@ -89,7 +92,8 @@ def test_no_asset_reads_anything_else(empty):
         "features": {"bars"},
         "experience": {"features", "reward_audit"},
         "policy": {"features", "experience"},
-        "fold_result": {"features", "policy"},
+        "skill_bank": {"features", "policy"},
+        "fold_result": {"features", "policy", "skill_bank"},
         "walk_forward": {"fold_result"},
         "report": {"walk_forward"},
     }

@@ -49,7 +49,7 @@ def folder(experiment, of):
 def test_a_fold_without_bars_is_materialised_as_skipped(study, instance):
     found = launch(study, instance, BEYOND)
     assert found.success
-    for asset in ("experience", "policy", "fold_result"):
+    for asset in ("experience", "policy", "skill_bank", "fold_result"):
         (event,) = found.asset_materializations_for_node(asset)
         assert event.metadata["status"].value == "skipped"
         assert event.metadata["reason"].value == "no bars"
@@ -71,6 +71,25 @@ def test_experience_holds_every_decision_of_every_seed(writable, instance):
         assert fold.train.start <= bars.min() and bars.max() < fold.train.stop - 1
     passed = {check.check_name: check.passed for check in found.get_asset_check_evaluations()}
     assert passed == {"fold_disjoint": True, "kernel_equals_oracle": True}
+
+
+def test_experience_and_policy_stand_on_one_foundation(writable, instance):
+    """Whichever comes first lays it; here that is experience."""
+    policies = folder(writable, writable.lake.policies)
+    shutil.rmtree(policies)
+    launch(writable, instance, FOLDS[0], "experience")
+    paths = [policies / f"foundation_{seed}.safetensors" for seed in (0, 1)]
+    laid = [(path.stat().st_mtime_ns, path.read_bytes()) for path in paths]
+    found = launch(writable, instance, FOLDS[0], "policy")
+    assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in paths] == laid
+    (event,) = found.asset_materializations_for_node("policy")
+    rows = [record.data for record in event.metadata["forecasts"].value.records]
+    assert [row["seed"] for row in rows] == [0, 1]
+    assert event.metadata["aux_auc"].value == pytest.approx(
+        (rows[0]["aux_auc"] + rows[1]["aux_auc"]) / 2, rel=1e-4
+    )
+    passed = {check.check_name: check.passed for check in found.get_asset_check_evaluations()}
+    assert passed["control_fails"]
 
 
 def test_a_policy_that_began_with_other_experience_is_refused(writable, instance):

@@ -29,6 +29,7 @@ def test_layout(tmp_path):
         lake.features("s", "SP500", "2001-01-01"): "features/s/SP500/2001-01-01.parquet",
         lake.experience("s", "SP500", "2001-01-01", "f"): "experience/s/SP500/2001-01-01/f",
         lake.policies("s", "SP500", "2001-01-01", "f"): "policies/s/SP500/2001-01-01/f",
+        lake.skills("s", "SP500", "2001-01-01", "f"): "skills/s/SP500/2001-01-01/f",
         lake.fold_results("s", "SP500", "2001-01-01", "f"): "results/s/SP500/2001-01-01/f",
         lake.part("study", "s"): "results/s/@parts/@study/study",
         lake.part("audit", "s", "SP500"): "results/s/@parts/SP500/audit",

@@ -28,6 +28,7 @@ KEYS = {
     "bank_stat": "fold_id seed bank name",
     "skill_ablation": "fold_id seed variant",
     "aux_verdict": "fold_id seed epoch",
+    "forecast_quality": "fold_id seed name",
     "feature_stat": "fold_id feature",
     "data_issue": "instrument source kind first_row",
 }

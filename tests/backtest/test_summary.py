@@ -6,11 +6,12 @@ from datetime import UTC, date, datetime
 import pytest
 
 from backtest.errors import StoreError
+from backtest.figures import Figure, number, percent, plain
 from backtest.lake import Lake
 from backtest.manifest import PartHeader
 from backtest.publication import publish
 from backtest.store import write_part
-from backtest.summary import COLUMNS, Figure, Line, Summary, number, percent, plain, summarize
+from backtest.summary import COLUMNS, Line, Summary, summarize
 from backtest.verdict import verdict
 from tests.backtest.fold_rows import fold_row, metric_row, write_fold
 

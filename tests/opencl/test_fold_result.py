@@ -17,7 +17,7 @@ NAME, KEY = "ONE", FOLDS[0]
 BOTH = 'study.instruments=["ONE","TWO"]'
 TABLES = {
     "fold", "policy", "curve", "trial", "trial_return", "feature_stat", "equity", "trade",
-    "metric", "reward_component",
+    "metric", "reward_component", "skill_ablation", "aux_verdict", "forecast_quality",
 }  # fmt: skip
 
 
@@ -151,6 +151,17 @@ class TestTables:
             days = [np.datetime64(row["session"]).astype(int) for row in rows]
             assert days == np.unique(sessions).tolist()
 
+    def test_without_banks_the_ablation_has_its_reference_alone(self, tables):
+        for seed, row in enumerate(tables["skill_ablation"]):
+            assert row == {
+                "fold_id": row["fold_id"],
+                **dict.fromkeys(("alpha", "validation_delta", "low", "high")),
+                **{"seed": seed, "variant": "none", "adopted": False, "chosen": True},
+                **{"decisions_changed": 0, "delta_pnl": 0.0, "verdict": "reference"},
+                "delta_sharpe": row["delta_sharpe"],
+            }
+            assert row["delta_sharpe"] in (0.0, None)  # None: it never traded
+
     def test_a_partial_window_is_evaluated_as_far_as_it_goes(self, study):
         manifest = result(study, PARTIAL)
         assert manifest.status == "partial"
@@ -160,18 +171,21 @@ class TestTables:
 class TestAgain:
     def test_the_same_rows(self, study, tables, tmp_path):
         again = copied(study, tmp_path)
-        manifest, _ = evaluate_fold(again, NAME, KEY, "evaluated")
+        manifest = evaluate_fold(again, NAME, KEY, "evaluated").manifest
         for name, rows in tables.items():
             assert read_table(manifest.path(name)).to_pylist() == rows, name
 
     def test_figures_for_people(self, study, tmp_path):
-        _, found = evaluate_fold(copied(study, tmp_path), NAME, KEY, "again")
-        assert list(found) == ["none seed 0", "none seed 1", *DETERMINISTIC]
-        assert found["flat"]["net_return"] == 0
+        found = evaluate_fold(copied(study, tmp_path), NAME, KEY, "again")
+        assert list(found.learned) == [(0, "none"), (1, "none")]
+        assert found.picks == {0: "none", 1: "none"}
+        assert found.chosen == {0: found.learned[0, "none"], 1: found.learned[1, "none"]}
+        assert list(found.baselines) == list(DETERMINISTIC)
+        assert found.baselines["flat"]["net_return"] == 0
 
     def test_a_seed_that_was_not_trained(self, study, tmp_path):
         more = copied(study, tmp_path, BOTH, "study.seeds=[0, 1, 2]")
-        with pytest.raises(DataError, match=f"no policy of {NAME} {KEY} seed 2"):
+        with pytest.raises(DataError, match=r"seed_2\.json: no policy of seed 2; materialise"):
             evaluate_fold(more, NAME, KEY, "again")
 
     def test_a_policy_file_that_is_gone(self, study, tmp_path):
@@ -191,5 +205,5 @@ class TestAgain:
         for path in tmp_path.glob("features/*/*/*.parquet"):
             if path.stem != KEY:
                 path.unlink()
-        manifest, _ = evaluate_fold(alone, NAME, KEY, "evaluated")
+        manifest = evaluate_fold(alone, NAME, KEY, "evaluated").manifest
         assert read_table(manifest.path("equity")).to_pylist() == tables["equity"]

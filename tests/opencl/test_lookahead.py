@@ -1,13 +1,16 @@
 """The chain under changed futures, and that the comparison can fail."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from backtest.config import Config, Synthetic, parse
+from backtest.config import Synthetic, parse
 from backtest.data.ingest import ingest
 from backtest.experiment import FoldMarket
 from backtest.sections import Instrument
 from backtest.splits import WalkForward
+from opencl import lookahead
 from opencl.lookahead import fold_comparisons, records
 
 
@@ -17,15 +20,51 @@ def bars(tmp_path_factory):
     return ingest("X", settings, tmp_path_factory.mktemp("lake")).bars
 
 
+SMALL = {"aux": {"hidden": 4, "updates": 20, "batch": 32}}
+
+
 def one_fold():
     return WalkForward(500, 150, 150, warmup=605).folds(1500)[0]
 
 
 def test_nothing_that_a_fold_uses_sees_its_future(bars, device):
-    rows = fold_comparisons(Config(), "X", bars, one_fold(), device)
+    rows = fold_comparisons(parse(SMALL), "X", bars, one_fold(), device)
     assert {row.what.split(":")[0] for row in rows} == {"train", "validation", "test"}
     assert all(row.compared > 0 for row in rows)
     assert [row for row in rows if not row.ok] == []
+    forecasts = [row for row in rows if row.what in ("train: foundation", "train: forecasts")]
+    assert len(forecasts) == 2 and min(row.compared for row in forecasts) == 487
+
+
+def test_without_a_forecast_there_is_no_foundation_to_compare(bars, device):
+    config = parse({"aux": {"enabled": False}})
+    rows = fold_comparisons(config, "X", bars, one_fold(), device)
+    assert "train: foundation" not in {row.what for row in rows}
+    assert all(row.ok for row in rows)
+
+
+def test_a_forecaster_that_sees_validation_rows_is_caught(bars, device, monkeypatch):
+    honest = lookahead.lay_foundation
+
+    def leaky(config, train, states, **settings):
+        made = honest(config, train, states, **settings)
+        later = float(whole.close[train.stop])
+        return replace(made, aux_train=made.aux_train + np.float32(later))
+
+    def remember(market, table):
+        nonlocal whole
+        whole = table
+        return given(market, table)
+
+    whole, given = None, lookahead.lay
+    monkeypatch.setattr(lookahead, "lay_foundation", leaky)
+    monkeypatch.setattr(lookahead, "lay", remember)
+    rows = fold_comparisons(parse(SMALL), "X", bars, one_fold(), device)
+    assert {row.what for row in rows if not row.ok} == {
+        "train: foundation",
+        "train: forecasts",
+        "train: states",
+    }
 
 
 def test_a_scaler_fitted_on_everything_is_caught(bars, device, monkeypatch):
@@ -37,7 +76,7 @@ def test_a_scaler_fitted_on_everything_is_caught(bars, device, monkeypatch):
         return FoldMarket(config, instrument, fold, made.base, made.scaler)
 
     monkeypatch.setattr(FoldMarket, "fit", staticmethod(leaky))
-    rows = fold_comparisons(parse({}), "X", bars, one_fold(), device)
+    rows = fold_comparisons(parse(SMALL), "X", bars, one_fold(), device)
     assert {row.what for row in rows if not row.ok} >= {"train: scaler", "train: states"}
 
 

@@ -10,7 +10,7 @@ from backtest import rng
 from backtest.agent.actions import SPANS
 from backtest.agent.explore import choose
 from backtest.agent.random_policy import random_policy
-from backtest.agent.weights import N_BAR, forward
+from backtest.agent.weights import AUX_COLUMN, N_BAR, forward
 from backtest.errors import DeviceError
 from backtest.market.layout import (
     BRANCHES,
@@ -26,13 +26,14 @@ from backtest.market.portfolio import portfolio_state
 from backtest.market.rough import rough_bars, rough_params, rough_tape
 from backtest.market.tape import Tape
 from backtest.market.walk import walk_actions
-from opencl.rollout import POLICY_FILES, Rollout, RolloutProgram, Shape, rollout_program
+from opencl.rollout import Rollout, RolloutProgram, Shape, policy_files, rollout_program
 from tests.opencl.wrapping import assert_same_records, evaluate
 
 START, BARS, STEPS, E = 100, 300, 40, 37  # 37: more than one tile of either kernel, none whole
 HIDDEN, ATOMS = (24, 30), 11  # 30: not a multiple of 4
 Q_TOLERANCE, AGREEMENT = 1e-5, 0.995
 ALL = tuple(BRANCHES)
+MLP = Shape(HIDDEN, ATOMS, ALL)
 KEYS = np.stack([rng.key(seed, "X", "2001") for seed in range(2)])
 STAGE, ROUND = rng.Stage.COLLECT, 3
 STREAM = int(rng.stream(STAGE, ROUND))
@@ -50,7 +51,7 @@ def small_tiles_on_cpus(device):
     rollout_program.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         if device.kind == "cpu":
-            patch.setattr("opencl.rollout.TILE", 8)
+            patch.setattr("opencl.rollout.program.TILE", 8)
         yield
     rollout_program.cache_clear()
 
@@ -284,7 +285,7 @@ def test_a_network_too_large_for_local_memory_is_refused(device):
 def test_a_smaller_tile_gives_the_same_bits(device, monkeypatch):
     settings = {"stage_round": STREAM, "epsilon": 0.2} | RECORD
     whole = made(device, "group").run(policies(), starts(), STEPS, KEYS, **settings)
-    monkeypatch.setattr("opencl.rollout.TILE", 4)
+    monkeypatch.setattr("opencl.rollout.program.TILE", 4)
     tape, x = scene()
     run = Rollout(device, tape, x, Shape(HIDDEN, ATOMS, ALL), "group")
     run.made = RolloutProgram(device, run.made.shape, "group")
@@ -294,8 +295,10 @@ def test_a_smaller_tile_gives_the_same_bits(device, monkeypatch):
 
 def sizes(**more):
     learns = {f"LEARNS_{name.upper()}": 1 for name in BRANCHES}
-    shape = {"HIDDEN1": 12, "HIDDEN2": 8, "ATOMS": ATOMS, "N_HEADS": N_ACTIONS}
-    return learns | shape | {"N_BAR_PART": N_BAR, "BARS_PER_ITEM": 8} | more
+    shape = {"HIDDEN1": 12, "HIDDEN2": 8, "ATOMS": ATOMS, "N_HEADS": N_ACTIONS, "BAR_ROW": 12}
+    bars = {"N_BAR_PART": N_BAR, "AUX_COLUMN": AUX_COLUMN, "BARS_PER_ITEM": 8}
+    bank = {"SLOTS": 0, "TASK_ROW": 0, "QUERY_SIZE": 0, "W1_SIZE": 12, "PAST_SIZE": 1}
+    return learns | shape | bars | bank | more
 
 
 def test_dense_lanes_and_expected_lanes(device_program):
@@ -316,7 +319,7 @@ __kernel void test_lanes(__global const float *weight, __global const float *bia
 }
 """
     program = device_program(
-        (*POLICY_FILES, "rollout_lanes.cl"), wrappers, sizes(HEAD=12, LANES=16)
+        policy_files(MLP, "lanes"), wrappers, sizes(HEAD=12, LANES=16)
     )
     draw = np.random.default_rng(61)
     weight, bias, z, x = (
@@ -356,8 +359,8 @@ __kernel void test_group(__global const float *weight, __global const float *in,
     }
 }
 """
-    group = sizes(HEAD=64, GROUP=128, TILE=8, ROW=12, LOGIT_ROWS=128)
-    program = device_program((*POLICY_FILES, "rollout_group.cl"), wrappers, group)
+    group = sizes(HEAD=64, GROUP=128, TILE=8, ROW=12, LOGIT_ROWS=128, ROOM_ROWS=8)
+    program = device_program(policy_files(MLP, "group"), wrappers, group)
     draw = np.random.default_rng(62)
     weight, logits, z = (
         draw.normal(0, 3, shape).astype(np.float32) for shape in (ATOMS, (ATOMS, 8), ATOMS)
@@ -394,7 +397,7 @@ __kernel void test_records(__global const StepResult *given, const int optional,
     record_portfolio(optional ? portfolio : 0, 1, n, i, state);
 }
 """
-    program = device_program((*POLICY_FILES,), wrappers, sizes())
+    program = device_program(policy_files(MLP, "lanes"), wrappers, sizes(HEAD=12, LANES=16))
     results = np.zeros(3, STEP.dtype)
     results["reward"], results["equity"], results["end"] = (1, 2, 3), (4, 5, 6), (0, 1, 2)
     for optional in (0, 1):

@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from backtest.config import profile
 from backtest.lake import Lake
 from backtest.manifest import PartHeader
 from backtest.publication import publish
@@ -164,6 +165,43 @@ def test_ab_compares_two_studies_on_one_lake(execution, tmp_path):
     assert value["probability_of_improvement"]["value"] == 0.0
 
 
+def test_ab_of_two_settings_runs_their_product(execution, tmp_path):
+    """What has no alpha runs first: the others are judged against it."""
+    out, lake = tmp_path / "ab.json", tmp_path / "lake"
+    settings = ("aux.alpha=true,false", "reward.loss_aversion=1.5,2.5")
+    done = invoke("ab", *settings, "--lake", lake, "--json", out)
+    assert done.exit_code == 0, done.output
+    ran = [options["overrides"] for _, options in execution.calls]
+    assert ran == [
+        [f"aux.alpha={alpha}", f"reward.loss_aversion={loss}"]
+        for alpha in ("false", "true")
+        for loss in ("1.5", "2.5")
+    ]
+    value = json.loads(out.read_text())
+    assert value["setting"] == " ".join(settings)
+    (found,) = value["instruments"]
+    assert [arm["label"] for arm in found["arms"]] == [
+        f"aux.alpha={alpha} reward.loss_aversion={loss}"
+        for alpha in ("true", "false")
+        for loss in ("1.5", "2.5")
+    ]
+    chances = [arm["probability_of_improvement"]["value"] for arm in found["arms"][1:]]
+    assert chances == [1.0, 0.5, 1.0]
+    assert done.stdout.count("P(aux.alpha=") == 2 * 3  # beside the table, and at the end
+
+
+def test_ab_takes_the_file_of_an_experiment_behind_its_settings(execution, tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(profile("smoketest").read_text())
+    lake = tmp_path / "lake"
+    done = invoke("ab", "learner.gamma=0.7,0.8", path, "--lake", lake)
+    assert done.exit_code == 0, done.output
+    assert [options["source"] for _, options in execution.calls] == [str(path)] * 2
+    assert invoke("ab", path).exit_code == 2
+    both = invoke("ab", "learner.gamma=0.7,0.8", path, "--profile", "smoketest")
+    assert both.exit_code == 2 and "give one of the two" in both.stderr
+
+
 def test_ab_ends_with_the_run_that_failed(monkeypatch, tmp_path):
     stand_in = Execution("failed")
     monkeypatch.setattr("pipelines.execution.run_study", stand_in)
@@ -182,11 +220,15 @@ def test_ab_ends_with_the_run_that_failed(monkeypatch, tmp_path):
         ("reward.formula=composite,best", "[reward.formula]"),
         ("reward.nothing=1,2", "[reward.nothing] unknown key"),
         ("learner.gamma=0.8,0.80", "both values give the same study"),
+        ("learner.gamma=0.8,0.8", "both values give the same study"),
         ("runtime.workers=1,2", "runtime.workers does not change a result"),
+        ("runtime.workers=1,2 learner.gamma=0.7,0.8", "two arms are the same study"),
+        ("learner.gamma=0.7,0.8 learner.gamma=0.6,0.9", "two different ones"),
+        ("a.b=1,2 a.c=1,2 a.d=1,2", "two different ones"),
     ],
 )
 def test_ab_mistakes(execution, tmp_path, setting, message):
-    done = invoke("ab", setting, "--lake", tmp_path / "lake")
+    done = invoke("ab", *setting.split(" "), "--lake", tmp_path / "lake")
     assert done.exit_code == 2
     assert message in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 JOBS = {
     "ingest": {"raw_bars", "bars", "reward_audit"},
     "compute_features": {"features"},
-    "new_fold": {"experience", "policy", "fold_result"},
+    "new_fold": {"experience", "policy", "skill_bank", "fold_result"},
     "publish": {"walk_forward", "report"},
 }
 BLOCKING = {
@@ -37,6 +37,8 @@ BLOCKING = {
     ("reward_audit", "audit_order"),
     ("experience", "fold_disjoint"),
     ("experience", "kernel_equals_oracle"),
+    ("skill_bank", "bank_matches_weights"),
+    ("skill_bank", "gate_ran"),
     ("fold_result", "equity_reconciles"),
     ("fold_result", "not_ruined"),
 }
@@ -80,6 +82,7 @@ def test_the_checks_that_stop_what_follows_are_blocking(defs):
     assert {key for key, blocking in checks.items() if blocking} == BLOCKING
     assert set(checks) - BLOCKING == {
         ("policy", "range_holds"),
+        ("policy", "control_fails"),
         ("walk_forward", "no_fold_missing"),
         ("walk_forward", "results_whole"),
     }

@@ -116,7 +116,7 @@ def test_two_branches_share_the_mean_of_their_projected_targets():
     got = subject.targets(data, subject.online.head(subject.branches))
     torch.testing.assert_close(got, goal, atol=1e-6, rtol=1e-5)
     loss.backward()
-    gradient = {n: p.grad.clone() for n, p in subject.online.named_parameters()}
+    gradient = {n: p.grad.clone() for n, p in subject.online.trained().items()}
     subject.online.zero_grad()
     result = branch_loss(
         subject.online.logits(data.state, subject.online.head(subject.branches)),
@@ -129,7 +129,7 @@ def test_two_branches_share_the_mean_of_their_projected_targets():
     result.loss.backward()
     assert result.loss.item() == pytest.approx(loss.item(), rel=1e-5)
     torch.testing.assert_close(result.error, error.detach(), atol=1e-5, rtol=1e-5)
-    for name, parameter in subject.online.named_parameters():
+    for name, parameter in subject.online.trained().items():
         torch.testing.assert_close(parameter.grad, gradient[name], atol=1e-6, rtol=1e-4)
 
 
@@ -215,7 +215,7 @@ def test_updates_fit_a_fixed_batch():
 def test_gradients_are_clipped():
     subject = learner(gradient_clip=1e-3)
     norm = subject.update(batch()).figures[3].item()
-    clipped = sum((p.grad**2).sum() for p in subject.online.parameters()) ** 0.5
+    clipped = sum((p.grad**2).sum() for p in subject.online.trained().values()) ** 0.5
     assert norm > 1e-2
     assert clipped.item() == pytest.approx(1e-3, rel=1e-3)
 

@@ -7,6 +7,7 @@ import torch
 from backtest.agent.network import QNetwork, expected, greedy
 from backtest.agent.streams import Stage, generator
 from backtest.agent.weights import (
+    AUX_COLUMN,
     assemble,
     bar_table,
     check_shapes,
@@ -53,6 +54,8 @@ def textbook(state, bar_part, portfolio, v_max):
         logits = value[:, None] + part - part.mean(1, keepdims=True)
         p = np.exp(logits)
         q.append((p / p.sum(2, keepdims=True)) @ z)
+    alpha = state["alpha.weight"].astype(np.float64)
+    q[0] += x[:, [AUX_SLOT]] * (alpha - alpha.mean())
     return np.concatenate(q, 1)
 
 
@@ -92,7 +95,7 @@ def test_the_bar_table_gives_the_same_values():
     weights, (bar_part, portfolio) = network().weights(2.5), inputs()
     table = bar_table(weights, bar_part)
     assert table.shape == (64, 24)
-    again = forward_table(weights, table, portfolio)
+    again = forward_table(weights, table, portfolio, bar_part[:, AUX_COLUMN])
     assert np.array_equal(again, forward(weights, bar_part, portfolio))
 
 
@@ -128,7 +131,7 @@ def test_weight_hash_sees_every_array():
         array = getattr(weights, field.name).copy()
         array.flat[-1] += 1
         seen.add(dataclasses.replace(weights, **{field.name: array}).weight_hash)
-    assert len(seen) == 9
+    assert len(seen) == 10
 
 
 def test_kernels_get_arrays_in_c_order():
@@ -170,9 +173,9 @@ def test_parameters_round_trip_through_numpy_and_shapes_are_checked():
     assert copy.weights(1.0).weight_hash == net.weights(1.0).weight_hash
     state = net.numpy_state()
     assert parameter_shapes((24, 16), 21) == {k: v.shape for k, v in state.items()}
-    assert check_shapes(state, (24, 16), 21) == []
+    assert check_shapes(state, parameter_shapes((24, 16), 21)) == []
     del state["first.bias"]
-    assert check_shapes(state, (24, 16), 31) == [
+    assert check_shapes(state, parameter_shapes((24, 16), 31)) == [
         "first.bias is missing, expected (24,)",
         "value.weight is (21, 16), expected (31, 16)",
         "value.bias is (21,), expected (31,)",

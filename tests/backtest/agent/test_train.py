@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from backtest.agent import train_fold
+from backtest.agent.kinds import forward
 from backtest.agent.learner import C51Learner
 from backtest.agent.result import DivergenceError, StoppedError
 from backtest.agent.support import EDGE_LIMIT
-from backtest.agent.weights import forward
 from backtest.errors import BacktestError, ConfigError, DataError, StoreError
 from tests.backtest.agent.toy import (
     FIRST_BAR,

@@ -10,9 +10,10 @@ import numpy as np
 
 from backtest.agent.actions import SPANS, greedy, learned
 from backtest.agent.experience import Experience
+from backtest.agent.kinds import forward
 from backtest.agent.plan import Plan
 from backtest.agent.protocols import Score
-from backtest.agent.weights import N_BAR, forward
+from backtest.agent.weights import N_BAR
 from backtest.config import Learner, Network
 from backtest.market.layout import Direction, End
 

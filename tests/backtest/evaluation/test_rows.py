@@ -8,7 +8,7 @@ from backtest.config import Evaluation, Instrument, Market
 from backtest.evaluation.account import account
 from backtest.evaluation.intervals import Interval, mean_interval, stratified_interval
 from backtest.evaluation.rows import (
-    as_chosen,
+    chosen_rows,
     component_rows,
     equity_columns,
     metric_rows,
@@ -22,6 +22,7 @@ from backtest.market.layout import COMPONENTS, Direction, End, Fill, Formula
 from backtest.market.rough import rough_actions, rough_params, rough_tape
 from backtest.market.walk import walk_actions, walk_targets
 from backtest.schema import conform
+from tests.backtest.fold_rows import metric_row
 from tests.tables import table_of, tape_of
 
 KEY = rng.key(0, "SP500", "2011-01-01")
@@ -94,9 +95,16 @@ class TestMetricRows:
         assert found["expectancy"] == mean_interval(np.array([5.0, -2, 4]), confidence=0.9)
         assert found["expectancy"].n == 3
 
-    def test_chosen_is_none_without_banks(self):
-        rows = [{"variant": "none", "value": 1}, {"variant": "flat", "value": 2}]
-        assert as_chosen(rows, "none") == [{"variant": "chosen", "value": 1}]
+    def test_chosen_is_each_seeds_own_pick(self):
+        rows = [
+            metric_row("sharpe", 1.0, seed=0),
+            metric_row("sharpe", 2.0, seed=1),
+            metric_row("sharpe", 3.0, seed=1, variant="step"),
+            metric_row("sharpe", 1.5, seed=-2),
+            metric_row("sharpe", 9.0, seed=0, variant="random", kind="baseline"),
+        ]
+        found = chosen_rows(rows, {0: "none", 1: "step"})
+        assert found == [rows[0] | {"variant": "chosen"}, rows[2] | {"variant": "chosen"}]
 
 
 class TestOverSeeds:

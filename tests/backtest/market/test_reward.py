@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from backtest.market.layout import COMPONENTS, Direction, Formula
+from backtest.market.layout import COMPONENTS, Direction, End, Fill, Formula
 from backtest.market.reward import weighted_terms
 from backtest.market.walk import walk_actions
 from tests.scenes import THIRD, action, bars, params, tape
@@ -212,6 +212,71 @@ class TestTradeBonus:
         trip = (action(SHORT), action(FLAT))
         _, r = play(bars([100, 97, 97]), params(), trip, aux=[-1, 0, 0])
         assert r["r_aux"][1] == pytest.approx(0.5 * 3)
+
+    @pytest.mark.parametrize(
+        ("formula", "wanted"),
+        [
+            # long forecast .5 at entry earned 3; the short opened at -.8 earned 2
+            (CALIBRATED, [0, 0.5 * 0.5 * 3, 0.5 * 0.8 * 2]),
+            # at the closes: -.8 against the long, -.25 with the short
+            (COMPOSITE, [0, 0, 0.5 * 0.25 * 2]),
+        ],
+    )
+    def test_a_flip_closes_one_trade_and_opens_another(self, formula, wanted):
+        records = bars([100, 103, 101, 101])
+        trip = (action(LONG), action(SHORT), action(FLAT))
+        s, r = play(records, params(formula=formula), trip, aux=[0.5, -0.8, -0.25, 0])
+        np.testing.assert_allclose(r["r_aux"], wanted, rtol=1e-6)
+        np.testing.assert_allclose(s["aux_at_entry"], [0, 0.5, -0.8, 0], rtol=1e-6)
+
+    def test_an_increase_keeps_the_forecast_at_entry(self):
+        trip = (action(LONG, THIRD), action(LONG), action(LONG, THIRD), action(FLAT))
+        _, r = play(bars([100, 100, 102, 103, 103]), params(), trip, aux=[1, -1, -1, -1, 0])
+        # two thirds earned 2, one third 3; all of it is one trade, paid at its end
+        np.testing.assert_allclose(r["r_aux"], [0, 0, 0, 0.5 * (4 / 3 + 1)], rtol=1e-6)
+
+    @pytest.mark.parametrize(("formula", "wanted"), [(CALIBRATED, 5), (COMPOSITE, 30)])
+    def test_the_calibrated_profit_is_clipped(self, formula, wanted):
+        _, r = play(bars([100, 130, 130]), params(formula=formula), self.TRIP, aux=[1, 1, 0])
+        np.testing.assert_allclose(r["r_aux"], [0, 0.5 * wanted])
+
+    @pytest.mark.parametrize(
+        ("formula", "later", "wanted"),
+        [(CALIBRATED, -1, 0.5 * 0.5), (COMPOSITE, -1, 0), (COMPOSITE, 0.8, 0.5 * 0.8)],
+    )
+    def test_a_ruin_closes_the_trade_too(self, formula, later, wanted):
+        """Up 2, then down 1 to the ruin level: the trade ends with a gain of 1."""
+        p = params(formula=formula, ruin_level=1001.0)
+        s, r = play(bars([100, 102, 101]), p, (action(LONG), action(HOLD)), aux=[0.5, later, 0])
+        assert r["end"].tolist() == [End.RUNNING, End.TERMINATED]
+        np.testing.assert_allclose(r["r_aux"], [0, wanted], rtol=1e-6)
+        assert s["aux_at_entry"][2] == 0
+
+    @pytest.mark.parametrize(
+        ("formula", "wanted"),
+        [(CALIBRATED, 0.5 * 0.5 * 4 + 0.5 * 0.8 * 1), (COMPOSITE, 0.5 * 0.8 * 1)],
+    )
+    def test_a_flip_into_ruin_closes_both(self, formula, wanted):
+        """Long from 100, flipped at 104 after a fall from 110, marked at 103 below the level."""
+        p = params(formula=formula, fill=Fill.NEXT_OPEN, ruin_level=1006.0)
+        records = bars([100, 110, 103], open=[100, 100, 104])
+        _, r = play(records, p, (action(LONG), action(SHORT)), aux=[0.5, -0.8, 0])
+        assert r["end"].tolist() == [End.RUNNING, End.TERMINATED]
+        assert r["trade_result"][1] == 4
+        np.testing.assert_allclose(r["r_aux"], [0, wanted], rtol=1e-6)
+
+    @pytest.mark.parametrize("formula", Formula)
+    def test_the_end_of_the_window_pays_nothing(self, formula):
+        _, r = play(bars([100, 103]), params(formula=formula), (action(LONG),), aux=[1, 1])
+        assert r["end"][0] == End.TRUNCATED
+        assert r["r_aux"][0] == 0
+
+    def test_it_is_part_of_the_reward(self):
+        r0, r1 = (
+            play(self.RECORDS, params(scale_beta=beta), self.TRIP, aux=[1, 0, 0])[1]
+            for beta in (0.0, 0.5)
+        )
+        np.testing.assert_allclose(r1["reward"] - r0["reward"], [0, 0.5 * 3], atol=1e-6)
 
     def test_pays_this_trade_not_the_account(self):
         records = bars([100, 110, 110, 111, 111])

@@ -1,0 +1,105 @@
+"""Training on: the rival of every skill bank spends the same budget on the network itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from backtest.agent import streams
+from backtest.agent.checkpoint import Policy
+from backtest.agent.learner import C51Learner
+from backtest.agent.plan import Plan
+from backtest.agent.protocols import Collector
+from backtest.agent.replay import Replay
+from backtest.agent.result import StoppedError
+from backtest.errors import DataError
+
+BLOCK = 8  # minibatches drawn at once
+
+
+def train_on(
+    policy: Policy,
+    plan: Plan,
+    collector: Collector,
+    updates: int,
+    first_round: int,
+    log: Callable[[int], None] | None = None,
+) -> Policy:
+    """Continue the training of a policy on fresh experience; optimiser and target start anew.
+
+    Args:
+        policy: where it starts.
+        plan: rows, settings and seed; `bar_part` are the rows of the collector.
+        collector: plays on those rows.
+        updates: gradient steps, >= 1. Experience is collected as often per update as in training.
+        first_round: number of the first collection, so that its random numbers are fresh.
+        log: receives the updates done after each collection.
+
+    Raises:
+        StoppedError: the plan's stop flag was raised.
+        DataError: a loss was not finite.
+    """
+    settings = plan.learner
+    learner = C51Learner(
+        plan.network,
+        settings,
+        streams.generator(plan.seed, plan.stream, streams.Stage.WEIGHTS),
+        plan.device,
+        forecaster=plan.forecaster,
+        bypass=plan.bypass,
+    )
+    learner.online.load_numpy(policy.state)
+    learner.set_range(policy.v_max)
+    learner.copy_target()
+    replay = Replay(
+        settings.replay_rows,
+        plan.bar_part,
+        plan.first_bar,
+        plan.device,
+        alpha=settings.per_alpha,
+        prioritised=settings.replay == "prioritised",
+        scale=policy.v_max,
+        stack_size=plan.network.stack_size,
+        context=learner.online.context,
+    )
+    each = -(-settings.updates // settings.epochs)
+    rounds = min(-(-updates // each), settings.epochs)
+    steps = 0
+    for index in range(rounds):
+        experience = collector.collect(
+            learner.online.weights(learner.v_max), first_round + index, settings.epsilon_end
+        )
+        experience.check(plan.first_bar, plan.stop_bar)
+        replay.insert(experience, settings.n_step, settings.gamma, index)
+        steps += experience.steps
+        stop = updates * (index + 1) // rounds
+        for first in range(learner.updates, stop, BLOCK):
+            if plan.stop():
+                raise StoppedError(
+                    f"seed {plan.seed}: stopped while training on; run again, nothing of it is kept"
+                )
+            rng = streams.generator(plan.seed, plan.stream, streams.Stage.FINETUNE, first)
+            block = replay.sample(min(BLOCK, stop - first), settings.batch, 1.0, rng)
+            done = [learner.update(block.minibatch(k)) for k in range(len(block.row))]
+            for k, update in enumerate(done):
+                replay.set_priority(block.row[k], update.error)
+        if not learner.finite:
+            raise DataError(
+                f"seed {plan.seed}: training on diverged after {learner.updates} updates; lower "
+                "learner.learning_rate or learner.gradient_clip"
+            )
+        if log is not None:
+            log(learner.updates)
+    return replace(
+        policy,
+        state=learner.online.numpy_state(),
+        update=policy.update + learner.updates,
+        steps=policy.steps + steps,
+    )
+
+
+def budget(gradient_rows: int, batch: int) -> int:
+    """Return the updates that take as many rows backward as the banks' stages did, at least 1."""
+    return max(1, int(np.ceil(gradient_rows / batch)))

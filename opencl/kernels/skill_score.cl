@@ -1,0 +1,215 @@
+// Which skill a query retrieves: ordered sums, scores, the two best slots, abstention.
+// Twin of backtest/agent/bank/ordered.py and retrieval.py. Rows (queries, keys) are padded with
+// zeros to `padded` floats, a multiple of 64, and queries are already centred.
+
+// 64 accumulators: lane i holds the sum of elements i, i + 64, ...
+typedef struct {
+    float16 a; // lanes 0-15
+    float16 b; // lanes 16-31
+    float16 c; // lanes 32-47
+    float16 d; // lanes 48-63
+} Lanes;
+
+// The two best of the scores seen so far; equal scores rank by slot, the lowest first.
+typedef struct {
+    float first;  // -INFINITY: none
+    float second; // -INFINITY: none
+    int slot;     // of first, MISS: none
+    int other;    // slot of second, MISS: none
+} Best;
+
+inline Lanes lanes_zero(void)
+{
+    Lanes s;
+    s.a = (float16)(0.0f);
+    s.b = (float16)(0.0f);
+    s.c = (float16)(0.0f);
+    s.d = (float16)(0.0f);
+    return s;
+}
+
+// Sum of the lanes: a tree of 32, 16, 8, 4, 2, 1.
+inline float lanes_sum(const Lanes s)
+{
+    const float16 x = (s.a + s.c) + (s.b + s.d);
+    const float8 y = x.lo + x.hi;
+    const float4 z = y.lo + y.hi;
+    const float2 w = z.lo + z.hi;
+    return w.lo + w.hi;
+}
+
+// The same, of lanes that lie in local memory.
+inline float lanes_total(__local const float *lane)
+{
+    Lanes s;
+    s.a = vload16(0, lane);
+    s.b = vload16(1, lane);
+    s.c = vload16(2, lane);
+    s.d = vload16(3, lane);
+    return lanes_sum(s);
+}
+
+// The same sum by a work-group of 64-item parts: item i of a part brings lane i in `mine`, and
+// every item gets the total. Every item of the group must call it; `part` is 64 floats of local
+// memory for each part.
+inline float group_sum(__local float *part, const int i, const float mine)
+{
+    part[i] = mine;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int width = 32; width > 0; width >>= 1) {
+        if (i < width) {
+            part[i] = part[i] + part[i + width];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    const float total = part[0];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return total;
+}
+
+// ScoreSlots: ordered sum of x*key by one work-item. With key = x: the square of the norm.
+inline float score_slots(__global const float *x, __global const float *key, const int padded)
+{
+    Lanes s = lanes_zero();
+    for (int k = 0; k < padded; k += 64) {
+        s.a = s.a + vload16(0, x + k) * vload16(0, key + k);
+        s.b = s.b + vload16(1, x + k) * vload16(1, key + k);
+        s.c = s.c + vload16(2, x + k) * vload16(2, key + k);
+        s.d = s.d + vload16(3, x + k) * vload16(3, key + k);
+    }
+    return lanes_sum(s);
+}
+
+// As score_slots, the query in local memory, one element every `stride` floats.
+inline float score_slots_local(__local const float *x, const int stride, __global const float *key,
+                               const int padded)
+{
+    float lane[64];
+    for (int i = 0; i < 64; i++) {
+        lane[i] = 0.0f;
+    }
+    for (int k = 0; k < padded; k += 64) {
+        for (int i = 0; i < 64; i++) {
+            lane[i] = lane[i] + x[(k + i) * stride] * key[k + i];
+        }
+    }
+    Lanes s;
+    s.a = vload16(0, lane);
+    s.b = vload16(1, lane);
+    s.c = vload16(2, lane);
+    s.d = vload16(3, lane);
+    return lanes_sum(s);
+}
+
+// The same tree over one work-item's own 64 vectors: 16 sums side by side.
+inline float16 lanes_sum_16(float16 *lane)
+{
+    for (int width = 32; width > 0; width >>= 1) {
+        for (int i = 0; i < width; i++) {
+            lane[i] = lane[i] + lane[i + width];
+        }
+    }
+    return lane[0];
+}
+
+// As score_slots, 16 queries side by side: x[k] holds element k of each.
+inline float16 score_slots_16(const float16 *x, __global const float *key, const int padded)
+{
+    float16 lane[64];
+    for (int i = 0; i < 64; i++) {
+        float16 s = (float16)(0.0f);
+        for (int k = i; k < padded; k += 64) {
+            s = s + x[k] * key[k];
+        }
+        lane[i] = s;
+    }
+    return lanes_sum_16(lane);
+}
+
+// Squares of 16 queries side by side.
+inline float16 square_16(const float16 *x, const int padded)
+{
+    float16 lane[64];
+    for (int i = 0; i < 64; i++) {
+        float16 s = (float16)(0.0f);
+        for (int k = i; k < padded; k += 64) {
+            s = s + x[k] * x[k];
+        }
+        lane[i] = s;
+    }
+    return lanes_sum_16(lane);
+}
+
+// Cosine of a query and a key from their ordered sums.
+inline float cosine(const float dot_, const float query_norm, const float key_norm)
+{
+    return dot_ / (query_norm * key_norm);
+}
+
+// ScoreFinalize: the score of one slot, -INFINITY unless it may be retrieved. square is the
+// query's, without one no slot is found; the threshold is on the cosine alone.
+inline float score_finalize(const float dot_, const float square, const float key_norm,
+                            const uchar eligible, const float bonus, const float threshold)
+{
+    const float similarity = cosine(dot_, sqrt(square), key_norm);
+    const bool known = square >= LEAST_SQUARE && square < INFINITY;
+    return known && eligible != 0 && similarity >= threshold ? similarity + bonus : -INFINITY;
+}
+
+inline Best best_none(void)
+{
+    Best b;
+    b.first = -INFINITY;
+    b.second = -INFINITY;
+    b.slot = MISS;
+    b.other = MISS;
+    return b;
+}
+
+// Arg-max, Partial: offer a slot that stands above all seen before.
+inline Best arg_max_partial(Best b, const float score, const int slot)
+{
+    if (score > b.first) {
+        b.second = b.first;
+        b.other = b.slot;
+        b.first = score;
+        b.slot = slot;
+    } else if (score > b.second) {
+        b.second = score;
+        b.other = slot;
+    }
+    return b;
+}
+
+// Arg-max, Merge: b saw slots above all that a saw.
+inline Best arg_max_merge(Best a, const Best b)
+{
+    a = arg_max_partial(a, b.first, b.slot);
+    return arg_max_partial(a, b.second, b.other);
+}
+
+// The retrieved slot, MISS or ABSTAIN. disagree is [slots][slots].
+inline int arg_max_slot(const Best b, __global const uchar *disagree, const int slots)
+{
+    if (b.other != MISS && b.first - b.second <= CLOSE_SCORES && disagree[b.slot * slots + b.other]) {
+        return ABSTAIN;
+    }
+    return b.slot;
+}
+
+// The whole search by one work-item: x [padded], keys [slots][padded], the rest [slots].
+inline int retrieve(__global const float *x, __global const float *keys, __global const float *norms,
+                    __global const uchar *eligible, __global const float *bonus,
+                    __global const uchar *disagree, const float threshold, const int slots,
+                    const int padded)
+{
+    const float square = score_slots(x, x, padded);
+    Best b = best_none();
+    for (int n = 0; n < slots; n++) {
+        const float dot_ = score_slots(x, keys + (long)n * padded, padded);
+        const float score =
+            score_finalize(dot_, square, norms[n], eligible[n], bonus[n], threshold);
+        b = arg_max_partial(b, score, n);
+    }
+    return arg_max_slot(b, disagree, slots);
+}

@@ -1,0 +1,22 @@
+"""Whole rollouts on a device: policy, skills, exploration and market in one kernel.
+
+Read shape, program, packing, skills, tables, scenario_tables, passes, play.
+"""
+
+from opencl.rollout.play import Rollout
+from opencl.rollout.program import RolloutProgram, Variant, policy_files, rollout_program
+from opencl.rollout.shape import Shape
+from opencl.rollout.skills import PolicySkills
+from opencl.rollout.trajectories import Launch, Trajectories
+
+__all__ = [
+    "Launch",
+    "PolicySkills",
+    "Rollout",
+    "RolloutProgram",
+    "Shape",
+    "Trajectories",
+    "Variant",
+    "policy_files",
+    "rollout_program",
+]
