@@ -79,7 +79,7 @@ def experience(partitions: Partitions) -> dg.AssetsDefinition:
 
 def write(step: FoldStep, seed: int, collected: "Experience") -> Path:
     """Write the decisions of a seed as Parquet with their digest; return the path."""
-    from opencl.training import digest
+    from opencl.first_round import digest
 
     path = step.experience() / f"seed_{seed}.parquet"
     table = collected.to_table()

@@ -44,10 +44,10 @@ class Aux(Section):
     enabled: bool = True  # False: slot 121 is 0
     horizon: PositiveInt = 12  # K, bars ahead
     hidden: PositiveInt = 32
-    updates: PositiveInt = 300  # of each of the six models
+    updates: PositiveInt = 300  # of each model; fewer where that were over ten passes
     batch: PositiveInt = 256
     learning_rate: PositiveFloat = 1e-3
-    weight_decay: NonNegative = 1e-2
+    weight_decay: NonNegative = 3e-2  # L2
     alpha: bool = True  # the forecast reaches Q of direction directly
     grad: Literal["detached", "both"] = "detached"  # both: the bypass also differentiates slot 121
 

@@ -19,7 +19,7 @@ from opencl.bank_state import pack, rules_record, unpack
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.devices import Device
 from opencl.programs import Program
-from opencl.retrieval import DeviceSnapshots, Floats, Ints, part_row, tiles
+from opencl.retrieval import PART_ROW, DeviceSnapshots, Floats, Ints, by_group, tiles
 
 Array = npt.NDArray[Any]
 
@@ -35,16 +35,20 @@ LEARNED = (
 )  # fmt: skip
 
 
-def items(device: Device) -> int:
-    """Return the work-items that share one bank: on a GPU four times the 64 lanes of a sum."""
-    return 256 if device.kind == "gpu" else 64
+def bank_sizes(device: Device) -> dict[str, int]:
+    """Return the constants that the kernels are specialised to.
+
+    ITEMS share one bank; on a GPU they are four times the 64 lanes of a sum.
+    """
+    shared = by_group(device)
+    items = 256 if shared else 64
+    return {"ITEMS": items, "CHUNK": CHUNK, "PART_ROW": PART_ROW, "WHOLE_ROWS": int(not shared)}
 
 
 @cache
 def bank_program(device: Device) -> Program:
     """Return the compiled kernels of a device, one object for all calls."""
-    sizes = {"ITEMS": items(device), "CHUNK": CHUNK, "PART_ROW": part_row(device)}
-    return Program(device, FILES, sizes)
+    return Program(device, FILES, bank_sizes(device))
 
 
 class DeviceBank:
@@ -200,16 +204,22 @@ class DeviceBank:
     def _update(
         self, h: Floats, g: Floats, h_norm: Floats | None, counts: Array
     ) -> tuple[Ints, Ints]:
-        rows = h.shape[1]
-        decision = empty(self.device, (self.count, rows), np.int32)
-        slot = empty(self.device, (self.count, rows), np.int32)
-        self._launch(
+        results = [empty(self.device, h.shape[:2], np.int32) for _ in range(2)]
+        size = None if h_norm is None else upload(self.device, h_norm)
+        rows = upload(self.device, h), upload(self.device, g), size
+        self.update_into(*rows, upload(self.device, counts.astype(np.int32)), *results)
+        return results[0].read(), results[1].read()
+
+    def update_into(
+        self, h: DeviceArray, g: DeviceArray, h_norm: DeviceArray | None, counts: DeviceArray,
+        decision: DeviceArray, slot: DeviceArray, timed: bool = False,
+    ) -> Any:  # fmt: skip
+        """As `update_rows` with int32 counts, device to device; returns the event."""
+        return self._launch(
             "bank_update", self._arrays["center"].buffer, *(w.buffer for w in self._work),
-            self._local(), self._up(h), self._up(g),
-            None if h_norm is None else self._up(h_norm), self._up(counts.astype(np.int32)),
-            np.int32(rows), decision.buffer, slot.buffer,
+            self._local(), h.buffer, g.buffer, None if h_norm is None else h_norm.buffer,
+            counts.buffer, np.int32(h.shape[1]), decision.buffer, slot.buffer, timed=timed,
         )  # fmt: skip
-        return decision.read(), slot.read()
 
     def tick(self) -> None:
         """Advance ages, protections and candidates' clocks by one emitted observation."""
@@ -227,7 +237,7 @@ class DeviceBank:
             "bank_turn", *(w.buffer for w in self._work), self._local(),
             self._up(self._slots(slots)), self._up(g), turned.buffer,
         )  # fmt: skip
-        return turned.read() != 0
+        return turned.read().astype(np.bool_)
 
     def influence_rows(
         self, snapshots: Sequence[Snapshot], before: Floats, after: Floats, slots: Ints
@@ -315,11 +325,12 @@ class DeviceBank:
             bank.clear()
         self._load(banks)
 
-    def _launch(self, name: str, *rest: object) -> None:
-        size = items(self.device)
+    def _launch(self, name: str, *rest: object, timed: bool = False) -> Any:
+        size = bank_sizes(self.device)["ITEMS"]
+        queue = self.device.timed_queue if timed else self.device.queue
         buffers = (self._arrays[part].buffer for part in LEARNED)
-        self._program.kernel(name)(
-            self.device.queue, (size * self.count,), (size,), self._rules, *buffers, *rest
+        return self._program.kernel(name)(
+            queue, (size * self.count,), (size,), self._rules, *buffers, *rest
         )
 
     def _launch_each(self, name: str, *rest: object) -> None:

@@ -61,7 +61,10 @@ def fold_comparisons(
     table = compute(bars, config.features.adx_seed)
     market = FoldMarket.fit(config, settings, fold, table)
     foundation = lay(market, table)
-    for name, cut in (("train", fold.train.stop), ("validation", fold.validation.stop)):
+    ends = {"train": market.learning.stop, "validation": fold.validation.stop}
+    if market.collection != market.learning:
+        ends["collected"] = market.collection.stop
+    for name, cut in ends.items():
         other = compute(perturbed(bars, cut), config.features.adx_seed)
         again = FoldMarket.fit(config, settings, fold, other)
         compare(f"{name}: scaler", cut, market.scaler.scale, again.scaler.scale)
@@ -106,7 +109,7 @@ def lay(market: FoldMarket, table: FeatureTable) -> Foundation | None:
     """Fit on train rows what stage 0 fits, for seed 0; None when nothing stands on it."""
     if not needed(market.config):
         return None
-    train = market.fold.train
+    train = market.learning
     _, state = market.train(table)
     return lay_foundation(
         market.config,

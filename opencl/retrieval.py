@@ -19,16 +19,16 @@ Ints = npt.NDArray[np.int32]
 
 GROUP = 64
 QUERIES, SLOT_TILE = 4, 8  # that one group scores together; 32 accumulators an item
+# Floats between rows of 64 lanes in local memory. One item adds up one row: rows 64 apart would all
+# start in the same bank of a GPU's local memory.
+PART_ROW = 65
 TILE_BYTES = 2**28  # of one input on the device at a time
 FIELDS = ("center", "keys", "norms", "eligible", "bonus", "disagree", "threshold")
 
 
-def part_row(device: Device) -> int:
-    """Return the floats between rows of 64 lanes in local memory.
-
-    One item adds up one row: on a GPU rows 64 apart would all start in the same memory bank.
-    """
-    return 65 if device.kind == "gpu" else 64
+def by_group(device: Device) -> bool:
+    """Return whether items of a group share a sum, a lane each; else each item adds whole rows."""
+    return device.kind == "gpu"
 
 
 def tiles(rows: int, row_bytes: int) -> Iterator[slice]:
@@ -41,7 +41,7 @@ def tiles(rows: int, row_bytes: int) -> Iterator[slice]:
 @cache
 def retrieval_program(device: Device) -> Program:
     """Return the compiled kernels of a device, one object for all calls."""
-    sizes = {"QUERIES": QUERIES, "SLOT_TILE": SLOT_TILE, "PART_ROW": part_row(device)}
+    sizes = {"QUERIES": QUERIES, "SLOT_TILE": SLOT_TILE, "PART_ROW": PART_ROW}
     return Program(device, ("skill_score.cl", "skill_retrieval.cl"), sizes)
 
 
@@ -78,12 +78,14 @@ class DeviceSnapshots:
     def retrieve_into(self, h: DeviceArray, found: DeviceArray, timed: bool = False) -> Any:
         """As `retrieve_rows`, device to device; returns the event."""
         queries = h.shape[1]
-        groups = self.count * -(-queries // QUERIES)
-        kernel = retrieval_program(self.device).kernel("bank_retrieve")
+        name, size, group = "bank_retrieve_item", self.count * queries, None
+        if by_group(self.device):
+            groups = self.count * -(-queries // QUERIES)
+            name, size, group = "bank_retrieve_group", groups * GROUP, (GROUP,)
+        kernel = retrieval_program(self.device).kernel(name)
         queue = self.device.timed_queue if timed else self.device.queue
         return kernel(
-            queue, (groups * GROUP,), (GROUP,),
-            *(self.arrays[name].buffer for name in FIELDS), h.buffer,
+            queue, (size,), group, *(self.arrays[name].buffer for name in FIELDS), h.buffer,
             np.int32(self.slots), np.int32(self.key_dim), np.int32(queries), found.buffer,
         )  # fmt: skip
 

@@ -24,7 +24,10 @@ from backtest.agent.plan import never
 from backtest.agent.result import StoppedError
 from backtest.agent.skills.choice import Trial, best, entries
 from backtest.agent.skills.finetune import budget, train_on
+from backtest.data.session import sessions_per_year
+from backtest.errors import StoreError
 from backtest.evaluation.ablation import FINETUNE, NONE
+from backtest.evaluation.ratios import sharpe
 from backtest.lake import read_json, write_json
 from opencl.collector import DeviceCollector
 from opencl.devices import Device, select
@@ -59,7 +62,7 @@ def form_skills(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | No
         log: receives a line a stage.
 
     Raises:
-        StoreError: the policy is missing or damaged.
+        StoreError: the policy is missing, damaged, or not the one that its summary describes.
         StoppedError: the stop flag was raised.
     """
     import torch
@@ -76,12 +79,16 @@ def form_skills(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | No
     made_by = identity.digest(
         identity.canonical([trained["made_by"], row["weight_hash"], device.platform, device.name])
     )
-    if summary.is_file() and read_json(summary).get("made_by") == made_by:
+    if _made(spec.lake, summary, made_by):
         return summary
+    path = spec.lake / row["path"]
+    policy = load_policy(path, network=spec.config.network, config_hash=experiment.study_id)
+    if policy.weights.weight_hash != row["weight_hash"]:
+        raise StoreError(
+            f"{path}: weights {policy.weights.weight_hash[:12]}, its summary describes "
+            f"{row['weight_hash'][:12]}; materialise asset policy of this partition again"
+        )
     folder.mkdir(parents=True, exist_ok=True)
-    policy = load_policy(
-        spec.lake / row["path"], network=spec.config.network, config_hash=experiment.study_id
-    )
     work = _Formation(spec, device, policy, stop, log)
     found = work.run(folder)
     write_json(
@@ -93,6 +100,17 @@ def form_skills(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | No
         },
     )
     return summary
+
+
+def _made(lake: Path, summary: Path, made_by: str) -> bool:
+    """Return whether the same policy left a summary before, and all files that it names."""
+    if not summary.is_file():
+        return False
+    found = read_json(summary)
+    if found.get("made_by") != made_by:
+        return False
+    paths = [*found["banks"].values(), *(entry["policy"] for entry in found["variants"])]
+    return all((lake / path).is_file() for path in paths)
 
 
 @dataclass
@@ -254,6 +272,7 @@ class _Formation:
         spec = self.spec
         sessions = np.unique(validation.session[1:])
         seconds = self.seconds["choose"] / max(len(trials), 1)
+        year = sessions_per_year(spec.experiment.instrument(spec.instrument).calendar)
         found = []
         for one in trials:
             params = {"variant": one.variant, "alpha": dict(one.alpha)}
@@ -267,7 +286,7 @@ class _Formation:
                     "params": params,
                     "seed": spec.seed,
                     "phase": None,
-                    "objective": one.delta.value,
+                    "objective": sharpe(one.returns, year),
                     "started": started.isoformat(),
                     "seconds": seconds,
                     "status": "complete",

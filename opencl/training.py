@@ -6,7 +6,6 @@ any process. A run that was already made, on the same device, is not made again.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +25,6 @@ from backtest.agent.foundation import (
     needed,
     open_foundation,
 )
-from backtest.agent.kinds import Weights
 from backtest.agent.plan import Plan, never, silent
 from backtest.agent.result import Trained
 from backtest.agent.schedule import round_epsilon
@@ -39,6 +37,7 @@ from backtest.market.layout import Array
 from backtest.market.tape import Tape
 from opencl.collector import DeviceCollector, DeviceEvaluator
 from opencl.devices import Device, select
+from opencl.first_round import FirstRound, digest
 from opencl.policy_summary import curve_rows, policy_row, trial_returns, trial_row
 from opencl.rollout import Rollout, Shape
 from opencl.training_log import Log, progress
@@ -126,24 +125,6 @@ def exploring_collection(spec: TrainSpec, device: Device) -> tuple[Experience, T
     return _collector(spec, rollout).collect(weights, 0, epsilon), tape
 
 
-def digest(experience: Experience) -> str:
-    """Return the SHA-256 (hex) of all decisions; rows after an end do not count."""
-    alive = experience.alive
-    total = hashlib.sha256(experience.start.tobytes())
-    arrays = (
-        alive,
-        experience.action[alive],
-        experience.reward[alive],
-        experience.end[alive],
-        experience.portfolio[:-1][alive],
-        experience.portfolio[1:][alive],
-        experience.equity[alive],
-    )
-    for array in arrays:
-        total.update(array.tobytes())
-    return total.hexdigest()
-
-
 def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | None = None) -> Path:
     """Train one seed of one fold and return the path of its summary (JSON).
 
@@ -177,7 +158,7 @@ def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | Non
         stop=stop,
         state_file=folder / f"seed_{spec.seed}.{made_by}.state",
     )
-    collector = _FirstRound(run.collector)
+    collector = FirstRound(run.collector)
     trained = train_fold(plan, collector, run.evaluator)
     if trained.range_failed and log:
         log(f"seed {spec.seed}: more than 5 % of the mass lies on the edge atoms after widening", 1)
@@ -339,20 +320,6 @@ def plan_of(
 def _collector(spec: TrainSpec, train: Rollout) -> DeviceCollector:
     key = rng.key(spec.seed, spec.instrument, spec.fold_key)
     return DeviceCollector(train, key, spec.config.learner.envs, spec.config.learner.episode_steps)
-
-
-@dataclass
-class _FirstRound:
-    """A collector that keeps the digest of its first round; None when a resumed run had it."""
-
-    collector: DeviceCollector
-    digest: str | None = None
-
-    def collect(self, weights: Weights, round: int, epsilon: float) -> Experience:
-        experience = self.collector.collect(weights, round, epsilon)
-        if round == 0:
-            self.digest = digest(experience)
-        return experience
 
 
 def torch_device(device: Device) -> str:

@@ -22,11 +22,11 @@ from backtest.experiment import Experiment
 from backtest.lake import read_json
 from backtest.market.layout import Array, End
 from opencl.collector import greedy
+from opencl.formation.actor import BANKS, Actor
 from opencl.out_of_sample import Episode, OutOfSample
 from opencl.rollout import PolicySkills, Rollout
 from opencl.training import shape
 
-BANKS = ("task", "step")  # in the order of `Trajectories.slots`
 NOTHING = np.zeros(0, np.int8)
 # The one row of a study without banks.
 ALONE: Mapping[str, Any] = {
@@ -68,6 +68,7 @@ class Variant:
     entry: Mapping[str, Any]  # what validation said
     policy: Policy
     skills: PolicySkills | None
+    banks: Mapping[str, Bank]  # those that it uses, by name
 
     @property
     def name(self) -> str:
@@ -182,7 +183,7 @@ def load_variants(experiment: Experiment, summary: SeedSummary) -> list[Variant]
 
     base = policy(trained["path"])
     if summary.formed is None:
-        return [Variant(ALONE, base, None)]
+        return [Variant(ALONE, base, None, {})]
     weight_hash = base.weights.weight_hash
     banks = {
         name: Bank.load(root / path, weight_hash) for name, path in summary.formed["banks"].items()
@@ -198,7 +199,8 @@ def load_variants(experiment: Experiment, summary: SeedSummary) -> list[Variant]
         own = entry["policy"] not in (None, trained["path"])
         task, step = (snapshot(name, entry["alpha"].get(name)) for name in BANKS)
         skills = None if task is None and step is None else PolicySkills(task, step)
-        variants.append(Variant(entry, policy(entry["policy"]) if own else base, skills))
+        used = {name: bank for name, bank in banks.items() if entry["alpha"].get(name) is not None}
+        variants.append(Variant(entry, policy(entry["policy"]) if own else base, skills, used))
     variants.sort(key=lambda variant: variant.name != NONE)
     if not variants or variants[0].name != NONE:
         raise StoreError(
@@ -209,10 +211,18 @@ def load_variants(experiment: Experiment, summary: SeedSummary) -> list[Variant]
 
 
 def play(window: OutOfSample, variants: Sequence[Variant]) -> list[Played]:
-    """Play the variants of one seed through the test window, all in one launch.
+    """Play the variants of one seed through the test window.
 
-    The banks are frozen (INFERENCE): the kernel reads snapshots of them.
+    Banks are frozen (INFERENCE), or with `skills.online` copies of them follow the window.
     """
+    online = window.config.skills.online
+    alike = [variant for variant in variants if not (online and variant.banks)]
+    found = {run.variant.name: run for run in play_frozen(window, alike)}
+    return [found.get(v.name) or play_calibrated(window, v) for v in variants]
+
+
+def play_frozen(window: OutOfSample, variants: Sequence[Variant]) -> list[Played]:
+    """Play variants in one launch; the kernel reads snapshots of their banks."""
     tape, state = window.seen_by(variants[0].policy)
     rollout = Rollout(window.device, tape, state, shape(window.config))
     start = np.full((len(variants), 1), window.first)
@@ -239,3 +249,17 @@ def play(window: OutOfSample, variants: Sequence[Variant]) -> list[Played]:
         )
         for i, variant in enumerate(variants)
     ]
+
+
+def play_calibrated(window: OutOfSample, variant: Variant) -> Played:
+    """Play one variant bar by bar while copies of its banks turn their directions (ONLINE)."""
+    from backtest.agent.skills.online import play_online
+
+    config, fold = window.config, window.market.fold
+    tape, state = window.seen_by(variant.policy)
+    actor = Actor.of(config, variant.policy, window.instrument, fold.key, window.device)
+    alpha = {name: variant.entry["alpha"][name] for name in variant.banks}
+    out = play_online(
+        actor.network, variant.banks, alpha, tape, state, config.learner, config.skills.bank
+    )
+    return Played(variant, window.episode(out.trace, out.action[:, 2]), out.action, out.slots)

@@ -1,7 +1,8 @@
 """The NumPy market against the kernels, column by column, on the user's own device.
 
 Rough bars, both formulas, both fills, fractional and whole lots: every result and state column of
-given actions and of given targets, the random numbers, and a whole rollout with its policy.
+given actions and of given targets, the random numbers, a whole rollout with its policy, and the
+skill banks.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from backtest.market.tape import Tape
 from backtest.market.walk import Walk, walk_actions, walk_targets
 from opencl.buffers import empty, upload
 from opencl.devices import Device
+from opencl.differences import Row, compare
 from opencl.programs import Program
 from opencl.rollout import Rollout, Shape, Trajectories
 from opencl.simulate import Simulator, simulator
+from opencl.verify_bank import KINDS, verify_bank
 
 # Largest difference of a float column, as a fraction of its largest value, on a device without
 # correctly rounded division (OpenCL allows 2.5 ulp). An H200 without its rounding option reaches
@@ -48,27 +51,6 @@ __kernel void philox_blocks(__global const uint4 *counter, const uint2 key, __gl
     out[i] = philox4x32_10(counter[i], key);
 }
 """
-
-
-@dataclass(frozen=True)
-class Row:
-    """One column of one comparison.
-
-    Attributes:
-        what: what was run.
-        column: of the result.
-        values: how many were compared.
-        different: how many differ, or differ by more than their tolerance.
-        largest: the largest difference, absolute.
-        ok: as it must be.
-    """
-
-    what: str
-    column: str
-    values: int
-    different: int
-    largest: float
-    ok: bool
 
 
 @dataclass(frozen=True)
@@ -126,19 +108,10 @@ def verify(
         what = f"rollout, {formula.name.lower()}"
         report(what)
         rows += _rollout(device, rough_params(formula, Fill.NEXT_OPEN), what, seed, tolerance)
+    for kind in KINDS:
+        report(f"skill bank, {kind}")
+        rows += verify_bank(device, kind, seed, tolerance, AGREEMENT)
     return Verification(device.name, exact, tuple(rows))
-
-
-def compare(what: str, column: str, expected: Array, seen: Array, tolerance: float = 0.0) -> Row:
-    """Compare one column; integers exactly, floats within a fraction of the largest value."""
-    gap = np.abs(np.subtract(expected, seen, dtype=np.float64))
-    if tolerance and expected.dtype.kind == "f":
-        limit = tolerance * float(np.max(np.abs(expected), initial=0.0))
-        different = int((~(gap <= limit)).sum())
-    else:
-        different = int((expected != seen).sum())
-    largest = float(np.max(gap, initial=0.0))
-    return Row(what, column, int(expected.size), different, largest, different == 0)
 
 
 def _random_numbers(device: Device, seed: int) -> Iterator[Row]:

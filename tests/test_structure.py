@@ -63,7 +63,14 @@ def test_every_function_is_parsed_and_named_by_a_test(path):
 @by_kernel
 def test_every_kernel_file_has_a_test_file(path):
     """One test file a kernel file; two files of one kernel share theirs."""
-    shared = {"exactness": "probe", "rollout_group": "rollout", "rollout_lanes": "rollout"}
+    shared = {
+        "exactness": "probe",
+        "rollout_group": "rollout",
+        "rollout_lanes": "rollout",
+        "skill_cells": "d2skill",
+        "skill_judge": "skill_utility",
+        "skill_metric": "skill_update",
+    }
     assert (ROOT / "tests" / "opencl" / f"test_{shared.get(path.stem, path.stem)}.py").is_file()
 
 
@@ -85,7 +92,7 @@ def test_every_upper_case_name_comes_from_python(path):
         f"LEARNS_{name}" for name in ("DIRECTION", "MAGNITUDE", "ORDER", "URGENCY")
     }
     words = set(re.findall(r"\b[A-Z][A-Z0-9_]{1,}\b", code(path)))
-    local = {"CLK_LOCAL_MEM_FENCE", "INFINITY"}  # of the language
+    local = {"CLK_LOCAL_MEM_FENCE", "CLK_GLOBAL_MEM_FENCE", "INFINITY"}  # of the language
     assert words - rendered - sizes - local == set()
 
 
@@ -114,10 +121,12 @@ def test_market_kernels_use_no_transcendental_function():
     inexact = re.compile(
         r"\b(exp|exp2|log|log1p|log2|pow|powr|sin|cos|tanh|rsqrt|native_\w+|mad)\("
     )
-    for name in ("fill", "reward", "market", "simulate", "philox", "explore"):
+    skills = [path.stem for path in KERNELS if re.match("skill_|d2skill", path.stem)]
+    assert len(skills) == 8
+    for name in ("fill", "reward", "market", "simulate", "philox", "explore", *skills):
         assert not inexact.search(code(ROOT / "opencl" / "kernels" / f"{name}.cl")), name
     assert re.search(r"\bfma\(", code(ROOT / "opencl" / "kernels" / "bar_hidden.cl"))
-    for name in ("fill", "reward", "market", "simulate"):
+    for name in ("fill", "reward", "market", "simulate", *skills):
         assert not re.search(r"\bfma\(", code(ROOT / "opencl" / "kernels" / f"{name}.cl")), name
 
 

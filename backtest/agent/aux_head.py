@@ -23,6 +23,9 @@ from backtest.features.table import FeatureTable
 INPUTS = 112  # slots 0-111: market, slow, differences; the first columns of a state's bar part
 BLOCKS = 5  # of the train rows; the first has no rows before it and gets 0
 LEAST_ROWS = 32  # with fewer labelled rows there is no forecast: 0
+# Over its rows by one head. More passes over few rows learn them by heart: on eight years of days
+# (S&P) the log loss out of fold is 0.94 after all 300 updates, 0.685 after ten passes.
+MOST_PASSES = 10
 _ROWS = 4096  # forecast at a time, so that the hidden layer stays in the cache
 
 
@@ -176,7 +179,8 @@ def fit_heads(
 ) -> list[AuxHead]:
     """Fit several heads side by side by cross-entropy: Adam with L2, on the CPU, on one thread.
 
-    The logit's weights start at zero: an unfitted head forecasts 0.
+    The logit's weights start at zero: an unfitted head forecasts 0. A head of few rows takes fewer
+    updates, `MOST_PASSES` over its rows.
 
     Args:
         states: float32[n, >= 112].
@@ -185,67 +189,73 @@ def fit_heads(
         seed: the run's.
         stream: hash32 of "instrument|fold key".
     """
-    large = [place for place, (rows, _) in enumerate(jobs) if rows >= LEAST_ROWS]
     heads = [AuxHead.silent(settings.hidden) for _ in jobs]
+    large = [place for place, (rows, _) in enumerate(jobs) if rows >= LEAST_ROWS]
     if not large:
         return heads
-    first, draws = [], []
+    tasks = []
     for place in large:
+        rows, target = jobs[place]
         random = streams.generator(seed, stream, streams.Stage.AUX, place)
         # He 2015
-        first.append(random.standard_normal((INPUTS, settings.hidden)) * (2 / INPUTS) ** 0.5)
-        draws.append(random.integers(0, jobs[place][0], (settings.updates, settings.batch)))
-    targets = np.stack([jobs[place][1] for place in large])
-    fitted = _descend(states, targets, np.stack(first), np.stack(draws), settings)
-    for place, head in zip(large, fitted, strict=True):
+        first = random.standard_normal((INPUTS, settings.hidden)) * (2 / INPUTS) ** 0.5
+        updates = min(settings.updates, max(MOST_PASSES * rows // settings.batch, 1))
+        draws = random.integers(0, rows, (updates, settings.batch))
+        tasks.append(_Task(target, first.astype(np.float32), draws))
+    for place, head in zip(large, _descend(states, tasks, settings), strict=True):
         heads[place] = head
     return heads
 
 
-def _descend(
-    states: Floats,
-    targets: Floats,
-    first: npt.NDArray[np.float64],
-    draws: npt.NDArray[np.int64],
-    settings: Aux,
-) -> list[AuxHead]:
-    """Take all updates of M heads; targets [M, n], first [M, 112, hidden], draws [M, U, batch]."""
+@dataclass(frozen=True)
+class _Task:
+    """One head to fit."""
+
+    target: Floats  # [n]
+    first: Floats  # [112, hidden], initial weights
+    draws: npt.NDArray[np.int64]  # [updates, batch], rows of each minibatch
+
+
+def _descend(states: Floats, tasks: Sequence[_Task], settings: Aux) -> list[AuxHead]:
+    """Take all updates of all heads; each is read when its own are done."""
     import torch
 
+    count, hidden = len(tasks), settings.hidden
+    done: list[AuxHead | None] = [None] * count
     with single_thread():
-        count, _, hidden = first.shape
         inputs = torch.from_numpy(np.ascontiguousarray(states[:, :INPUTS]))
-        target = torch.from_numpy(targets)
-        rows = torch.from_numpy(draws)
-        weights = [torch.from_numpy(first.astype(np.float32)), torch.zeros(count, hidden, 1)]
-        biases = [torch.zeros(count, 1, hidden), torch.zeros(count, 1, 1)]
-        for parameter in (*weights, *biases):
-            parameter.requires_grad_(True)
+        targets = [torch.from_numpy(task.target) for task in tasks]
+        w1 = torch.from_numpy(np.stack([task.first for task in tasks])).requires_grad_(True)
+        w2 = torch.zeros(count, hidden, 1, requires_grad=True)
+        b1 = torch.zeros(count, 1, hidden, requires_grad=True)
+        b2 = torch.zeros(count, 1, 1, requires_grad=True)
         # in the gradient, not decoupled: at this budget decoupled decay does nothing (AR(1) 0.3:
         # AUC 0.508 and a spread of 0.23 with it, 0.514 and 0.13 so)
         optimiser = torch.optim.Adam(
             [
-                {"params": weights, "weight_decay": settings.weight_decay},
-                {"params": biases, "weight_decay": 0.0},
+                {"params": [w1, w2], "weight_decay": settings.weight_decay},
+                {"params": [b1, b2], "weight_decay": 0.0},
             ],
             lr=settings.learning_rate,
             fused=True,
         )
-        for update in range(settings.updates):
-            chosen = rows[:, update]
-            x = inputs.index_select(0, chosen.reshape(-1)).view(count, -1, INPUTS)
-            inner = torch.relu(torch.baddbmm(biases[0], x, weights[0]))
-            logits = torch.baddbmm(biases[1], inner, weights[1])[..., 0]
+        for update in range(max(len(task.draws) for task in tasks)):
+            # a head that is done goes on with its last rows; nobody reads it any more
+            drawn = [task.draws[min(update, len(task.draws) - 1)] for task in tasks]
+            rows = torch.from_numpy(np.stack(drawn))
+            x = inputs.index_select(0, rows.view(-1)).view(count, -1, INPUTS)
+            y = torch.stack([target[row] for target, row in zip(targets, rows, strict=True)])
+            inner = torch.relu(torch.baddbmm(b1, x, w1))
+            logits = torch.baddbmm(b2, inner, w2)[..., 0]
             # the sum over heads of each head's mean: none feels another
-            loss = count * torch.nn.functional.binary_cross_entropy_with_logits(
-                logits, target.gather(1, chosen)
-            )
+            loss = count * torch.nn.functional.binary_cross_entropy_with_logits(logits, y)
             optimiser.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-        arrays = [p.detach().numpy() for p in (weights[0], biases[0], weights[1], biases[1])]
-    w1, b1, w2, b2 = arrays
-    return [
-        AuxHead(np.ascontiguousarray(w1[i].T), b1[i, 0].copy(), w2[i, :, 0].copy(), b2[i, 0].copy())
-        for i in range(count)
-    ]
+            for i, task in enumerate(tasks):
+                if update + 1 == len(task.draws):
+                    parts = (w1[i].T, b1[i, 0], w2[i, :, 0], b2[i, 0])
+                    done[i] = AuxHead(
+                        *(np.ascontiguousarray(part.detach().numpy()).copy() for part in parts)
+                    )
+    return [head for head in done if head is not None]

@@ -178,12 +178,13 @@ class BarContext(NamedTuple):
 def bar_context(weights: ScenarioWeights, bar_part: Floats) -> BarContext:
     """Return the forecast of each bar from its state slots float32[B, 115]."""
     inputs = bar_part[:, : weights.F1.shape[1]]
-    hidden = np.maximum(inputs @ weights.F1.T + weights.bf1, ZERO)
-    hidden = np.maximum(hidden @ weights.F2.T + weights.bf2, ZERO)
+    hidden: Floats
+    hidden = np.maximum(normalised(inputs @ weights.F1.T + weights.bf1), ZERO)
+    hidden = np.maximum(normalised(hidden @ weights.F2.T + weights.bf2), ZERO)
     latent = (hidden @ weights.F_latent.T + weights.bf_latent).reshape(
         len(bar_part), weights.scenarios, weights.horizon, weights.latent
     )
-    log_u: Floats = latent @ weights.F_log_u + weights.bf_log_u
+    log_u: Floats = np.asarray(latent @ weights.F_log_u + weights.bf_log_u, np.float32)
     return BarContext(latent, log_u, softmax(hidden @ weights.F_scenario.T + weights.bf_scenario))
 
 
@@ -199,10 +200,16 @@ def tokens(weights: ScenarioWeights, step: Floats, log_u: Floats) -> Floats:
     LayerNorm (Ba 2016, biased variance) over L of step + Wu logU + bu, plus the position.
     """
     sum_ = step.reshape(*log_u.shape, weights.latent) + (log_u[..., None] * weights.Wu + weights.bu)
-    centred = sum_ - sum_.mean(-1, keepdims=True, dtype=np.float32)
-    variance = (centred * centred).mean(-1, keepdims=True, dtype=np.float32)
-    scaled: Floats = centred / np.sqrt(variance + NORM_EPS)
-    return scaled * weights.norm_w + weights.norm_b + weights.pe
+    result: Floats = normalised(sum_) * weights.norm_w + weights.norm_b + weights.pe
+    return result
+
+
+def normalised(x: Floats) -> Floats:
+    """Return x [..., n] with mean 0 and deviation 1 in each row."""
+    middle = x - x.mean(-1, keepdims=True, dtype=np.float32)
+    variance = (middle * middle).mean(-1, keepdims=True, dtype=np.float32)
+    result: Floats = np.asarray(middle / np.sqrt(variance + NORM_EPS), np.float32)
+    return result
 
 
 def task_context(weights: ScenarioWeights, bar_part: Floats, portfolio: Floats) -> Floats:

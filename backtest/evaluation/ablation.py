@@ -136,13 +136,14 @@ def gate_faults(
 ) -> list[str]:
     """Return what is wrong with the choice that validation made for one seed; empty if nothing.
 
-    Every bank that holds a skill must have been tried; a bank is adopted when its interval lies
-    above zero, and nothing else is; the one that is chosen is `none` or adopted.
+    Every bank must have been tried; a bank is adopted when its interval lies above zero, and
+    nothing else is; the one that is chosen is `none` or adopted.
 
     Args:
         banks: task, step or both of them, as configured.
         finetune: the variant is part of the study.
-        entries: of the summary, see `ablation_row`; with validation_low.
+        entries: of the summary, see `ablation_row`; with validation_low and
+            decisions_changed_validation.
     """
     wanted = {NONE, *banks, *(["both"] if len(banks) > 1 else []), *([FINETUNE] * finetune)}
     names = [entry["variant"] for entry in entries]

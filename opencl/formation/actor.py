@@ -111,12 +111,21 @@ class Actor:
         )
 
     def new_banks(self) -> dict[str, Bank]:
-        """Return an empty bank for each name in skills.banks."""
+        """Return an empty bank for each name in skills.banks.
+
+        Raises:
+            ConfigError: keys of market features cannot be told from this network's step context.
+        """
         section, sizes = self.config.skills.bank, self.policy.network
         parameters = section.model_dump(exclude={"slots"})
         slots = section.slots or sizes.scenarios
         dims = {"task": task_dim(sizes), "step": step_dim(sizes)}
         by_features = section.key == "features"
+        if by_features and dims["step"] == MARKET_DIM:
+            raise ConfigError(
+                f'skills.bank.key = "features" beside a step context of {MARKET_DIM} values, too: '
+                "change network.scenarios, horizon or latent"
+            )
         return {
             name: Bank(
                 slots,

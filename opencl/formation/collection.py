@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from backtest.agent import streams
 from backtest.agent.bank import Bank
+from backtest.agent.bank.ordered import norm
+from backtest.agent.bank.retrieval import retrieve_rows
 from backtest.agent.experience import Experience
 from backtest.features.names import MARKET_DIM
 from backtest.market.layout import N_BRANCHES, N_PORTFOLIO, Array, End
@@ -20,8 +23,11 @@ from opencl.bank import DeviceBank
 from opencl.collector import experience as as_experience
 from opencl.formation.actor import BANKS, Actor, Ground
 
+if TYPE_CHECKING:
+    from backtest.agent.skills.decisions import Decisions, Rows
+
 CONTEXT_ROWS = 65_536  # contexts of the first look, evenly spread; a longer window is thinned
-BLOCK = 1024  # rows between two looks at the stop flag
+BLOCK = 1024  # rows learned, or searched, at a time
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ def collect(
     looked: dict[str, list[Array]] = {name: [] for name in banks}
     for rows in decisions.blocks(seen):
         stop()
-        for name, keys in _keys(banks, *decisions.contexts(rows), decisions, rows).items():
+        for name, (keys, _) in queries(banks, decisions, rows).items():
             looked[name].append(keys)
     contexts = {name: np.concatenate(parts) for name, parts in looked.items()}
     for name, bank in banks.items():
@@ -76,12 +82,9 @@ def collect(
     held = {name: DeviceBank(actor.device, [bank]) for name, bank in banks.items()}
     for rows in decisions.blocks(learned, BLOCK):
         stop()
-        task, step = decisions.contexts(rows)
-        gradients, _ = decisions.gradients(rows)
-        sizes = {"task": _norms(task), "step": _norms(step)}
-        for name, keys in _keys(banks, task, step, decisions, rows).items():
-            own = sizes[name][None] if banks[name].key_dim != banks[name].dim else None
-            held[name].update_rows(keys[None], gradients[name][None], own)
+        gradients = decisions.gradients(rows)
+        for name, (keys, sizes) in queries(banks, decisions, rows).items():
+            held[name].update_rows(keys[None], gradients[name][None], sizes[None])
     filled = {}
     for name, device_bank in held.items():
         device_bank.close_collection()
@@ -92,32 +95,28 @@ def collect(
 
 def covered(bank: Bank, contexts: Array) -> float:
     """Return the share of contexts float32[n, K] that a bank's search answers."""
-    from backtest.agent.bank.retrieval import retrieve_rows
+    snapshot, n = bank.snapshot(), len(contexts)
+    parts = (contexts[first : first + BLOCK] for first in range(0, n, BLOCK))
+    return sum(int((retrieve_rows(snapshot, part) >= 0).sum()) for part in parts) / n
 
-    return float((retrieve_rows(bank.snapshot(), contexts) >= 0).mean())
 
+def queries(
+    banks: Mapping[str, Bank], decisions: Decisions, rows: Rows
+) -> dict[str, tuple[Array, Array]]:
+    """Return what each bank is searched by, and the size of the state that it corrects.
 
-def _keys(
-    banks: Mapping[str, Bank], task: Array, step: Array, decisions: object, rows: Array
-) -> dict[str, Array]:
-    """Return what each bank is searched by, float32[B, K]: a hidden state, or market features."""
-    from backtest.agent.skills.decisions import Decisions
-
-    assert isinstance(decisions, Decisions)
-    hidden = {"task": task, "step": step}
-    keys = {}
+    Keys are float32[B, K], hidden states or market features; sizes are float32[B], |h|.
+    """
+    hidden = dict(zip(BANKS, decisions.contexts(rows), strict=True))
+    found = {}
     for name, bank in banks.items():
-        keys[name] = hidden[name]
-        if bank.key_dim != bank.dim:
+        keys = hidden[name]
+        if bank.section.key == "features":
             state = decisions.batch(rows).state
             now = state if state.ndim == 2 else state[:, 0]
-            keys[name] = now[:, :MARKET_DIM].cpu().numpy()
-    return keys
-
-
-def _norms(hidden: Array) -> Array:
-    sizes: Array = np.linalg.norm(hidden, axis=1).astype(np.float32)
-    return sizes
+            keys = now[:, :MARKET_DIM].cpu().numpy()
+        found[name] = keys, norm(hidden[name])
+    return found
 
 
 def trajectory(actor: Actor, ground: Ground) -> Experience:

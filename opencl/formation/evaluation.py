@@ -15,7 +15,7 @@ from backtest import rng
 from backtest.agent.bank import ABSTAIN, MISS, Bank, SlotState
 from backtest.agent.bank.snapshot import Snapshot
 from backtest.agent.bank.utility import influence_of, paired_delta
-from backtest.market.layout import Array
+from backtest.market.layout import Array, End
 from opencl.collector import experience as as_experience
 from opencl.formation.actor import BANKS, Actor, Ground, pnl
 from opencl.rollout import PolicySkills, Trajectories
@@ -28,7 +28,7 @@ class Evaluated:
     """What EVALUATE did, beside the utilities in the banks.
 
     Attributes:
-        steps: decisions played.
+        steps: decisions taken, all sets of skills together.
         gradient_rows: rows taken backward for influence.
         influence: float64[N] by bank, summed over all applications, loss units.
         delta: Delta of each whole bank, mean of each round.
@@ -62,12 +62,12 @@ def evaluate(
     steps = min(settings.evaluate_steps, ground.steps)
     for index in range(settings.evaluate_rounds):
         stop()
-        start = _starts(actor, ground, steps, index)
+        start = starts(actor, ground, steps, index)
         _round(actor, ground, banks, start, steps, done)
     return done
 
 
-def _starts(actor: Actor, ground: Ground, steps: int, index: int) -> Array:
+def starts(actor: Actor, ground: Ground, steps: int, index: int) -> Array:
     """Return the first bars of a round's episodes, int64[E]."""
     episodes = np.arange(actor.config.skills.evaluate_episodes)
     # rounds of training count from 0 in the same stage; these count down from the top
@@ -99,7 +99,7 @@ def _round(
     out = actor.play(ground, start, steps, sets, portfolio=True)
     capital = float(ground.rollout.tape.params["initial_capital"])
     earned = pnl(out, capital).sum(axis=0).reshape(len(sets), len(start))  # [P, E]
-    done.steps += out.reward.size
+    done.steps += int((out.end != End.DEAD).sum())
     place = 1 + len(whole)
     for index, (name, bank) in enumerate(banks.items(), 1):
         part = _part(out, index, len(start))
@@ -112,9 +112,9 @@ def _round(
             slots = alone[name]
             own = earned[place : place + len(slots)]
             place += len(slots)
-            _judge_alone(bank, slots, own, earned[0])
+            judge_alone(bank, slots, own, earned[0])
         else:
-            _judge_together(bank, influence, delta)
+            judge_together(bank, influence, delta)
 
 
 def live_slots(bank: Bank) -> list[int]:
@@ -163,22 +163,24 @@ def _influence(
     assert part.slots is not None
     episodes, slots = part.reward.shape[1], len(snapshot.keys)
     total = np.zeros((episodes, slots))
+    if not (part.slots[..., BANKS.index(name)] >= 0).any():
+        return total
     decisions = actor.decisions(ground, as_experience(part))
     found = part.slots[decisions.step, decisions.episode, BANKS.index(name)]
     hits = np.flatnonzero((found >= 0) & decisions.complete)
     trapezoid = actor.config.skills.bank.influence_rule == "trapezoid"
     for rows in decisions.blocks(hits):
         added = snapshot.shift[found[rows]]
-        after, _ = decisions.gradients(rows, {name: added})
-        before = decisions.gradients(rows)[0][name] if trapezoid else after[name]
-        value = influence_of(before, after[name], added, trapezoid=trapezoid)
+        after = decisions.gradients(rows, {name: added})[name]
+        before = decisions.gradients(rows)[name] if trapezoid else after
+        value = influence_of(before, after, added, trapezoid=trapezoid)
         np.add.at(total, (decisions.episode[rows], found[rows]), value.astype(np.float64))
         done.gradient_rows += len(rows) * (1 + trapezoid)
     done.influence[name] += total.sum(axis=0)
     return total
 
 
-def _judge_alone(bank: Bank, slots: list[int], own: Array, without: Array) -> None:
+def judge_alone(bank: Bank, slots: list[int], own: Array, without: Array) -> None:
     """Move the utility of each live slot by its own paired rollouts; own is [slots, E]."""
     deltas = np.full((bank.slots, len(without)), np.nan, np.float32)
     if slots:
@@ -188,7 +190,7 @@ def _judge_alone(bank: Bank, slots: list[int], own: Array, without: Array) -> No
     bank.solo_round(deltas)
 
 
-def _judge_together(bank: Bank, influence: Array, delta: Array | None) -> None:
+def judge_together(bank: Bank, influence: Array, delta: Array | None) -> None:
     """Move utilities by each episode of the whole bank, in order."""
     if delta is None:
         bank.state.count("utility_skips", len(influence))

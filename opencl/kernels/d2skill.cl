@@ -96,7 +96,7 @@ inline void learn(const BankRules *p, const BankView *b, const Work *w, const fl
 
 // Rows h [M][rows][key_dim], g [M][rows][dim], h_norm [M][rows] or null; row r of bank m is used if
 // r < counts[m].
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void bank_update(
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16))) void bank_update(
     const BankRules rules, __global BankHead *head, __global BankSkill *skills,
     __global long *uses, __global float *keys, __global float *directions,
     __global float *corrections, __global BankCell *cells, __global float *cell_keys,
@@ -171,7 +171,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void bank_update(
 }
 
 // One tick of every bank.
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void bank_tick(
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16))) void bank_tick(
     const BankRules rules, __global BankHead *head, __global BankSkill *skills,
     __global long *uses, __global float *keys, __global float *directions,
     __global float *corrections, __global BankCell *cells, __global float *cell_keys,
@@ -185,7 +185,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void bank_tick(
 }
 
 // DirectionEMA: turn slot slots[m] of bank m (MISS: none) towards g [M][dim]; turned [M].
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void bank_turn(
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16))) void bank_turn(
     const BankRules rules, __global BankHead *head, __global BankSkill *skills,
     __global long *uses, __global float *keys, __global float *directions,
     __global float *corrections, __global BankCell *cells, __global float *cell_keys,

@@ -117,21 +117,26 @@ inline int reverse_6(const int c)
     return (c & 1) << 5 | (c & 2) << 3 | (c & 4) << 1 | (c & 8) >> 1 | (c & 16) >> 3 | (c & 32) >> 5;
 }
 
-// Add lane reverse_6(c) of entry n to its tree of lane sums; after c = 63 level 6 is the total,
-// added in the order of lanes_sum. tree is [7][SLOTS + 1].
-inline void climb(lanes_t *tree, const int n, const int c, lanes_t sum)
+// Add lane reverse_6(c) of n sums to their trees of lanes; after c = 63 level 6 holds the totals,
+// added in the order of lanes_sum. tree is [7][SLOTS + 1], part [SLOTS + 1] is scratch afterwards.
+inline void climb(lanes_t *tree, const int n, const int c, lanes_t *part)
 {
     int level = 0;
     for (; c >> level & 1; level++) {
-        sum = tree[level * (SLOTS + 1) + n] + sum;
+        for (int i = 0; i < n; i++) {
+            part[i] = tree[level * (SLOTS + 1) + i] + part[i];
+        }
     }
-    tree[level * (SLOTS + 1) + n] = sum;
+    for (int i = 0; i < n; i++) {
+        tree[level * (SLOTS + 1) + i] = part[i];
+    }
 }
 
 // Slot of the task bank, MISS or ABSTAIN for each of the first count episodes.
 inline void search_lanes(const Policy *p, const lanes_t *context, const int count, int *slot)
 {
-    lanes_t tree[7 * (SLOTS + 1)]; // entry SLOTS: the query's square
+    lanes_t tree[7 * (SLOTS + 1)]; // sum 0: the query's square; sum n + 1: its product with key n
+    lanes_t part[SLOTS + 1];
     int live = 0;
     while (live < SLOTS && p->entries[live].w >= 0.0f) {
         live++;
@@ -145,7 +150,7 @@ inline void search_lanes(const Policy *p, const lanes_t *context, const int coun
             x[r] = e < TASK_DIM ? context[e] - p->center[e] : (lanes_t)(0.0f);
             square = square + x[r] * x[r];
         }
-        climb(tree, SLOTS, c, square);
+        part[0] = square;
         int n = 0;
         for (; n + 4 <= live; n += 4) { // keys are [SLOTS/4][64][TASK_ROUNDS][4]
             __global const float *key = p->keys + (n * 64 + lane * 4) * TASK_ROUNDS;
@@ -159,10 +164,10 @@ inline void search_lanes(const Policy *p, const lanes_t *context, const int coun
                 s2 = s2 + x[r] * key[4 * r + 2];
                 s3 = s3 + x[r] * key[4 * r + 3];
             }
-            climb(tree, n, c, s0);
-            climb(tree, n + 1, c, s1);
-            climb(tree, n + 2, c, s2);
-            climb(tree, n + 3, c, s3);
+            part[n + 1] = s0;
+            part[n + 2] = s1;
+            part[n + 3] = s2;
+            part[n + 4] = s3;
         }
         for (; n < live; n++) {
             __global const float *key = p->keys + ((n & ~3) * 64 + lane * 4) * TASK_ROUNDS + (n & 3);
@@ -170,39 +175,39 @@ inline void search_lanes(const Policy *p, const lanes_t *context, const int coun
             for (int r = 0; r < TASK_ROUNDS; r++) {
                 sum = sum + x[r] * key[4 * r];
             }
-            climb(tree, n, c, sum);
+            part[n + 1] = sum;
         }
+        climb(tree, live + 1, c, part);
     }
     const lanes_t *total = tree + 6 * (SLOTS + 1);
-    for (int i = 0; i < count; i++) {
-        const float square = ((const float *)&total[SLOTS])[i];
-        Best best = best_none();
-        for (int n = 0; n < live; n++) {
-            const float4 entry = p->entries[n];
-            const float dot_ = ((const float *)&total[n])[i];
-            const float score = score_finalize(dot_, square, entry.x, 1, entry.y, entry.z);
-            best = arg_max_partial(best, score, (int)entry.w);
+    const lanes_t norm = sqrt(total[0]);
+    Best best[LANES];
+    for (int i = 0; i < LANES; i++) {
+        best[i] = best_none();
+    }
+    for (int n = 0; n < live; n++) { // score_finalize and arg_max_partial for all episodes
+        const float4 entry = p->entries[n];
+        const lanes_t similarity = total[n + 1] / (norm * entry.x);
+        const int16 hit = total[0] >= LEAST_SQUARE && similarity >= entry.z;
+        for (int i = 0; any(hit) && i < count; i++) {
+            if (((const int *)&hit)[i] != 0) {
+                const float score = ((const float *)&similarity)[i] + entry.y;
+                best[i] = arg_max_partial(best[i], score, (int)entry.w);
+            }
         }
-        slot[i] = arg_max_slot(best, p->disagree, SLOTS);
+    }
+    for (int i = 0; i < count; i++) {
+        slot[i] = arg_max_slot(best[i], p->disagree, SLOTS);
     }
 }
 
-// context += shift where an episode retrieved a slot; a select, so the others keep their bits.
+// context += shift of the slot for the episodes that retrieved one; the others keep their bits.
 inline void correct_lanes(const Policy *p, const int *slot, lanes_t *context)
 {
-    __global const float *row[LANES];
-    int16 hit;
-    bool any_ = false;
     for (int i = 0; i < LANES; i++) {
-        row[i] = p->shift + (long)max(slot[i], 0) * TASK_ROW;
-        ((int *)&hit)[i] = slot[i] >= 0 ? -1 : 0;
-        any_ = any_ || slot[i] >= 0;
-    }
-    for (int e = 0; any_ && e < TASK_DIM; e += 4) {
-        lanes_t d[4];
-        gather_4(row, e, d);
-        for (int k = 0; k < 4; k++) {
-            context[e + k] = select(context[e + k], context[e + k] + d[k], hit);
+        __global const float *d = p->shift + (long)max(slot[i], 0) * TASK_ROW;
+        for (int e = 0; slot[i] >= 0 && e < TASK_DIM; e++) {
+            ((float *)&context[e])[i] = ((const float *)&context[e])[i] + d[e];
         }
     }
 }

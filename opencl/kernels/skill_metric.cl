@@ -73,10 +73,18 @@ inline void metric_total(const Work *w, const int count, __local float *sum)
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-// sum[r] = ordered sum of rows[r]*x, [count][dim]; the 64s of items share the rows.
+// sum[r] = ordered sum of rows[r]*x, [count][dim]. On a GPU the 64s of items share the rows, each
+// item one lane; on a CPU, which runs the items one after the other, each takes whole rows.
 inline void metric_rows(const Work *w, __global const float *rows, __global const float *x,
                         const int dim, const int count, __local float *sum)
 {
+#if WHOLE_ROWS
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int r = get_local_id(0); r < count; r += ITEMS) {
+        sum[r] = ordered_dot(rows + (long)r * dim, x, dim);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#else
     const int i = get_local_id(0) % 64;
     for (int first = 0; first < count; first += CHUNK) {
         const int n = min(CHUNK, count - first);
@@ -86,18 +94,28 @@ inline void metric_rows(const Work *w, __global const float *rows, __global cons
         }
         metric_total(w, n, sum + first);
     }
+#endif
 }
 
-// Ordered sums of x*x and y*y: x2 -> sum[0], y2 -> sum[1].
+// Ordered sums of x*x and y*y: sum[0], sum[1].
 inline void metric_squares(const Work *w, __global const float *x, const int nx,
                            __global const float *y, const int ny, __local float *sum)
 {
     const int i = get_local_id(0);
+#if WHOLE_ROWS
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (i == 0) {
+        sum[0] = ordered_dot(x, x, nx);
+        sum[1] = ordered_dot(y, y, ny);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#else
     if (i < 64) {
         w->part[i] = metric_partial(x, x, nx, i);
         w->part[PART_ROW + i] = metric_partial(y, y, ny, i);
     }
     metric_total(w, 2, sum);
+#endif
 }
 
 // Cosine from a dot product and two squares; -2 where a square counts as zero.

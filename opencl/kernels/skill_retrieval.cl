@@ -1,10 +1,11 @@
-// Retrieval of many queries against M banks, and GatherCorrection. A group of 64 items searches for
-// QUERIES queries together, SLOT_TILE slots at a time: every element that an item loads is used
-// QUERIES or SLOT_TILE times. Twin of backtest/agent/bank/retrieval.py.
+// Retrieval of many queries against M banks, and GatherCorrection. Twin of
+// backtest/agent/bank/retrieval.py. Two kernels find the same: one for GPUs, one for CPUs.
 
+// For GPUs: a group of 64 items searches for QUERIES queries together, SLOT_TILE slots at a time, so
+// that every element that an item loads is used QUERIES or SLOT_TILE times.
 // h [M][queries][key_dim], raw; center [M][key_dim]; keys [M][slots][key_dim]; norms, eligible,
 // bonus [M][slots]; disagree [M][slots][slots]; threshold [M]; found [M][queries].
-__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_retrieve(
+__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_retrieve_group(
     __global const float *center, __global const float *keys, __global const float *norms,
     __global const uchar *eligible, __global const float *bonus, __global const uchar *disagree,
     __global const float *threshold, __global const float *h, const int slots, const int key_dim,
@@ -66,6 +67,56 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_retrieve(
     if (i < QUERIES && first + i < queries) {
         found[m * queries + first + i] = arg_max_slot(best, disagree + m * slots * slots, slots);
     }
+}
+
+// For CPUs: one item a query, four slots at a time, 16 lanes of each in a vector. Arguments as above.
+__kernel __attribute__((vec_type_hint(float16))) void bank_retrieve_item(
+    __global const float *center, __global const float *keys, __global const float *norms,
+    __global const uchar *eligible, __global const float *bonus, __global const uchar *disagree,
+    __global const float *threshold, __global const float *h, const int slots, const int key_dim,
+    const int queries, __global int *found)
+{
+    const long row = get_global_id(0);
+    const long m = row / queries;
+    __global const float *my_h = h + row * key_dim;
+    __global const float *my_center = center + m * key_dim;
+    Best best = best_none();
+    for (int tile = 0; tile < slots; tile += 4) {
+        __global const float *key[4];
+        for (int s = 0; s < 4; s++) {
+            key[s] = keys + (m * slots + min(tile + s, slots - 1)) * key_dim;
+        }
+        float16 lane[5][4]; // four dot products and the square of the query
+        for (int part = 0; part < 4; part++) {
+            float16 s0 = (float16)(0.0f);
+            float16 s1 = s0, s2 = s0, s3 = s0, s4 = s0;
+            for (int k = 16 * part; k < key_dim; k += 64) {
+                const float16 x = load_16(my_h, k, key_dim) - load_16(my_center, k, key_dim);
+                s0 = s0 + x * load_16(key[0], k, key_dim);
+                s1 = s1 + x * load_16(key[1], k, key_dim);
+                s2 = s2 + x * load_16(key[2], k, key_dim);
+                s3 = s3 + x * load_16(key[3], k, key_dim);
+                s4 = s4 + x * x;
+            }
+            lane[0][part] = s0;
+            lane[1][part] = s1;
+            lane[2][part] = s2;
+            lane[3][part] = s3;
+            lane[4][part] = s4;
+        }
+        float sum[5];
+        for (int s = 0; s < 5; s++) {
+            const Lanes all = {lane[s][0], lane[s][1], lane[s][2], lane[s][3]};
+            sum[s] = lanes_sum(all);
+        }
+        for (int s = 0; s < 4 && tile + s < slots; s++) {
+            const long slot = m * slots + tile + s;
+            const float mine = score_finalize(sum[s], sum[4], norms[slot], eligible[slot],
+                                              bonus[slot], threshold[m]);
+            best = arg_max_partial(best, mine, tile + s);
+        }
+    }
+    found[row] = arg_max_slot(best, disagree + m * slots * slots, slots);
 }
 
 // GatherCorrection: element d of a hidden state with the correction of its slot. A select: without

@@ -80,6 +80,43 @@ inline float score_slots(__global const float *x, __global const float *key, con
     return lanes_sum(s);
 }
 
+// Elements k to k + 15 of a row of `dim`, 0 behind its end.
+inline float16 load_16(__global const float *x, const int k, const int dim)
+{
+    if (k + 16 <= dim) {
+        return vload16(0, x + k);
+    }
+    float tail[16];
+    for (int i = 0; i < 16; i++) {
+        tail[i] = k + i < dim ? x[k + i] : 0.0f;
+    }
+    return vload16(0, tail);
+}
+
+// As score_slots, rows of any length.
+inline float ordered_dot(__global const float *x, __global const float *y, const int dim)
+{
+    Lanes s = lanes_zero();
+    int k = 0;
+    for (; k + 64 <= dim; k += 64) {
+        s.a = s.a + vload16(0, x + k) * vload16(0, y + k);
+        s.b = s.b + vload16(1, x + k) * vload16(1, y + k);
+        s.c = s.c + vload16(2, x + k) * vload16(2, y + k);
+        s.d = s.d + vload16(3, x + k) * vload16(3, y + k);
+    }
+    if (k < dim) {
+        float tail[64];
+        for (int i = 0; i < 64; i++) {
+            tail[i] = k + i < dim ? x[k + i] * y[k + i] : 0.0f;
+        }
+        s.a = s.a + vload16(0, tail);
+        s.b = s.b + vload16(1, tail);
+        s.c = s.c + vload16(2, tail);
+        s.d = s.d + vload16(3, tail);
+    }
+    return lanes_sum(s);
+}
+
 // As score_slots, the query in local memory, one element every `stride` floats.
 inline float score_slots_local(__local const float *x, const int stride, __global const float *key,
                                const int padded)

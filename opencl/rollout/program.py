@@ -36,10 +36,11 @@ def rollout_program(device: Device, shape: Shape, variant: Variant = "auto") -> 
 
 def policy_files(shape: Shape, variant: Literal["lanes", "group"]) -> tuple[str, ...]:
     """Return the kernel files of a rollout in the order in which one uses another."""
-    skills = ("skill_score.cl", "bar_scenario.cl") if shape.kind == "scenario" else ()
+    skills = ("skill_score.cl", f"bar_search_{variant}.cl") if shape.slots else ()
+    scenario = ("bar_norm.cl", "bar_scenario.cl") if shape.kind == "scenario" else ()
     shared = ("bar_dense.cl", "portfolio.cl", "explore.cl", "rollout.cl")
     network = (f"layers_{variant}.cl", f"{shape.kind}_{variant}.cl", f"rollout_{variant}.cl")
-    return (*MARKET_FILES, *skills, *shared, *network)
+    return (*MARKET_FILES, *skills, *scenario, *shared, *network)
 
 
 class RolloutProgram:
@@ -47,6 +48,7 @@ class RolloutProgram:
 
     Attributes:
         group: `rollout_group`, not `rollout_lanes`.
+        alone: local size of kernels whose item does one bar; None lets the driver choose.
         items: work-items a work-group.
         tile: episodes that one work-group, or the one work-item, walks.
         head: rows of an action's head, padded.
@@ -64,6 +66,9 @@ class RolloutProgram:
         """
         self.device, self.shape = device, shape
         self.group = variant == "group" or (variant == "auto" and device.kind == "gpu")
+        # A CPU's compiler runs eight bars side by side and the rest one by one; exp and 1/sqrt then
+        # differ, and with them a bar's values by what runs beside it.
+        self.alone = (1,) if device.kind == "cpu" else None
         self.head = 64 * -(-shape.atoms // 64) if self.group else 4 * -(-shape.atoms // 4)
         self.items = max(128, self.head) if self.group else 1
         if self.group and self.items % self.head:
@@ -115,6 +120,8 @@ class RolloutProgram:
                 "STACK": shape.stack_size,
                 "TOP_K": shape.top_k if shape.top_k < shape.horizon else 0,
                 "TASK_DIM": shape.task_dim,
+                # a state's features may be searched by too
+                "SEARCH_ROW": max(self.step_row, SUM_LANES * -(-N_BAR // SUM_LANES)),
                 "TASK_ROUNDS": self.task_row // SUM_LANES,
                 "CALENDAR_AT": self.calendar_at,
                 "SHARE_AT": self.share_at,

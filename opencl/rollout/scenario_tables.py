@@ -20,7 +20,7 @@ from backtest.agent.weights import N_BAR
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.rollout.program import SUM_LANES, RolloutProgram
 from opencl.rollout.skills import step_bank
-from opencl.rollout.tables import FLOAT, Layer, dense, up
+from opencl.rollout.tables import FLOAT, Layer, dense
 
 
 class Forecasts:
@@ -60,10 +60,19 @@ class Forecasts:
         a, b = self.hidden
         assert self.latent is not None
         return [
-            dense(self.made, queue, self.x, one, a, bars, first=first, stride=N_BAR, least=0.0),
-            dense(self.made, queue, a, two, b, bars, least=0.0),
+            dense(self.made, queue, self.x, one, a, bars, first=first, stride=N_BAR),
+            self._normalise(queue, a, bars, one),
+            dense(self.made, queue, a, two, b, bars),
+            self._normalise(queue, b, bars, two),
             dense(self.made, queue, b, latent, self.latent, bars),
         ]
+
+    def _normalise(self, queue: Any, hidden: DeviceArray, bars: int, layer: Layer) -> Any:
+        """Enqueue `bar_norm` on what a layer left and return its event."""
+        width = np.int32(layer.shape[1])
+        return self.made.program.kernel("bar_norm")(
+            queue, (bars,), self.made.alone, hidden.buffer, width, NORM_EPS
+        )
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,7 @@ class _Weights:
     """What one policy's tables are made with."""
 
     forecaster: _Forecaster
-    calendar: Layer
+    calendar: tuple[DeviceArray, DeviceArray]  # [6, S*L], [S*L]
     project: Layer  # Wz and bz: a latent's step context
     sums: Layer  # the same with Wu logU + bu: what is normalised
     norm: DeviceArray  # [2, L], weight and bias
@@ -95,7 +104,7 @@ def _forecaster(
         total.update(array.tobytes())
     digest = total.digest()
     if digest not in known:
-        one, two, latent, share = ((up(made, weight.T), up(made, bias)) for weight, bias in pairs)
+        one, two, latent, share = (Layer.up(made.device, *pair) for pair in pairs)
         known[digest] = _Forecaster(digest, (one, two, latent), share)
     return known[digest]
 
@@ -106,11 +115,11 @@ def _weights(made: RolloutProgram, w: ScenarioWeights, known: dict[bytes, _Forec
     bias = w.bz + w.Wu * w.bf_log_u.astype(np.float64) + w.bu
     return _Weights(
         forecaster=_forecaster(made, w, known),
-        calendar=(up(made, w.Wq_calendar.T), up(made, w.bq_calendar)),
-        project=(up(made, w.Wz.T), up(made, w.bz)),
-        sums=(up(made, (w.Wz + per_latent).T), up(made, bias)),
-        norm=up(made, np.stack([w.norm_w, w.norm_b])),
-        position=up(made, w.pe),
+        calendar=(upload(made.device, w.Wq_calendar.T), upload(made.device, w.bq_calendar)),
+        project=Layer.up(made.device, w.Wz, w.bz),
+        sums=Layer.up(made.device, w.Wz + per_latent, bias),
+        norm=upload(made.device, np.stack([w.norm_w, w.norm_b])),
+        position=upload(made.device, w.pe),
     )
 
 
@@ -168,7 +177,7 @@ class ScenarioTables:
         self.order = sorted(
             range(len(first)), key=lambda i: self.tables[i].weights.forecaster.digest
         )
-        self.width = max(table.weights.forecaster.layers[0][1].shape[0] for table in self.tables)
+        self.width = max(table.weights.forecaster.layers[0].shape[1] for table in self.tables)
         latent = made.shape.step_dim * FLOAT
         self.bar_bytes = len(first) * (made.bar_row * FLOAT + 1) + latent + 2 * self.width * FLOAT
         self.largest = max(len(first) * made.bar_row * FLOAT, latent)
@@ -214,7 +223,7 @@ class ScenarioTables:
 
         events = [
             layer(hidden, weights.forecaster.share, 1, made.share_at),
-            kernel("bar_share")(queue, (bars,), None, out.buffer, np.int32(row)),
+            kernel("bar_share")(queue, (bars,), made.alone, out.buffer, np.int32(row)),
             kernel("bar_calendar")(
                 queue,
                 (shape.scenarios * shape.latent, bars),
@@ -260,8 +269,7 @@ class ScenarioTables:
         events.append(
             made.program.kernel("bar_search")(
                 queue,
-                (SUM_LANES * bars,),
-                (SUM_LANES,),
+                *(((SUM_LANES * bars,), (SUM_LANES,)) if made.group else ((bars,), made.alone)),
                 *(array.buffer for array in arrays),
                 *(np.int32(i) for i in sizes),
             )

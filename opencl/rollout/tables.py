@@ -7,6 +7,7 @@ What every kind's tables have in common is `Tables`; those of the scenario netwo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,10 +15,12 @@ import numpy as np
 from backtest.agent.weights import N_BAR, PolicyWeights
 from backtest.market.layout import Array
 from opencl.buffers import DeviceArray, empty, upload
+from opencl.devices import Device
+from opencl.rollout.packing import padded
 from opencl.rollout.program import BARS_PER_ITEM, RolloutProgram
 
 FLOAT = 4  # bytes
-Layer = tuple[DeviceArray, DeviceArray]  # weight [n_in, n_out], bias [n_out]
+COLUMNS = 8  # outputs that an item of bar_dense computes
 
 
 class Tables(Protocol):
@@ -51,6 +54,29 @@ class Tables(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Layer:
+    """A dense layer on the device.
+
+    Attributes:
+        weight: float32[n_in, n_out], n_out padded to a multiple of `COLUMNS`.
+        bias: float32[n_out], padded.
+        shape: n_in and n_out without the padding.
+    """
+
+    weight: DeviceArray
+    bias: DeviceArray
+    shape: tuple[int, int]
+
+    @classmethod
+    def up(cls, device: Device, weight: Array, bias: Array) -> Layer:
+        """Copy weight [n_out, n_in] and bias [n_out] to the device."""
+        n_out, n_in = weight.shape
+        width = COLUMNS * -(-n_out // COLUMNS)
+        wide = padded(weight.T, n_in, width)
+        return cls(upload(device, wide), upload(device, padded(bias, width)), (n_in, n_out))
+
+
 class MlpTables:
     """The first layer's bar part of each distinct policy."""
 
@@ -63,30 +89,20 @@ class MlpTables:
     ) -> None:
         """Upload the weights of distinct policies; `table_of` is each launched policy's place."""
         self.made, self.x, self.table_of = made, x, table_of
-        self.weights = [(up(made, p.W1_bar.T), up(made, p.b1)) for p in policies]
+        self.layers = [Layer.up(made.device, p.W1_bar, p.b1) for p in policies]
         self.bar_bytes = self.largest = len(policies) * made.bar_row * FLOAT
 
     def allocate(self, bars: int, whole: int) -> None:
         """Make room for this many bars."""
-        self.table = empty(
-            self.made.device, (len(self.weights), bars, self.made.bar_row), np.float32
-        )
+        shape = (len(self.layers), bars, self.made.bar_row)
+        self.table = empty(self.made.device, shape, np.float32)
 
     def fill(self, queue: Any, first: int, bars: int) -> list[Any]:
         """Enqueue one dense layer a policy."""
+        where = {"first": first, "stride": N_BAR}
         return [
-            dense(
-                self.made,
-                queue,
-                self.x,
-                layer,
-                self.table,
-                bars,
-                first=first,
-                stride=N_BAR,
-                first_out=i * bars,
-            )  # fmt: skip
-            for i, layer in enumerate(self.weights)
+            dense(self.made, queue, self.x, layer, self.table, bars, first_out=i * bars, **where)
+            for i, layer in enumerate(self.layers)
         ]
 
     @property
@@ -117,7 +133,7 @@ def dense(
         made: holds the kernel.
         queue: to enqueue on.
         x: float32[..., stride].
-        layer: weight [n_in, n_out] and bias [n_out].
+        layer: what is computed.
         out: float32[..., out_stride].
         rows: rows of x.
         first: first row of x.
@@ -128,19 +144,13 @@ def dense(
         at: first column of out.
         least: lower bound of the result; 0 rectifies.
     """
-    weight, bias = layer
-    n_in, n_out = weight.shape
+    n_in, n_out = layer.shape
     sizes = (first, stride or n_in, n_in, n_out, rows, parts, first_out)
     return made.program.kernel("bar_dense")(
         queue,
-        (n_out, -(-rows // BARS_PER_ITEM)),
+        (-(-n_out // COLUMNS), -(-rows // BARS_PER_ITEM)),
         None,
-        *(array.buffer for array in (x, weight, bias, out)),
+        *(array.buffer for array in (x, layer.weight, layer.bias, out)),
         *(np.int32(i) for i in (*sizes, out_stride or parts * n_out, at)),
         np.float32(least),
     )
-
-
-def up(made: RolloutProgram, array: Array) -> DeviceArray:
-    """Copy weights to the device as float32."""
-    return upload(made.device, np.ascontiguousarray(array, np.float32))

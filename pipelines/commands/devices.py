@@ -24,7 +24,7 @@ DeviceName = Annotated[
     str,
     typer.Option("--device", metavar="NAME", help="auto, gpu, cpu, or a part of a device's name."),
 ]
-PARTS = 11  # progress reports of a verification
+PARTS = 13  # progress reports of a verification
 DEVICE_COLUMNS = ("", "kind", "name", "platform", "driver", "units", "memory", "float32")
 
 
@@ -103,7 +103,7 @@ def verify(
     """Compare the kernels with their NumPy definition on this device; exit 1 on a difference.
 
     Rough bars, both reward formulas, both fills, whole and fractional lots: all columns of given
-    actions and targets, the random numbers and a whole rollout.
+    actions and targets, the random numbers, a whole rollout and skill banks.
     """
     from opencl.devices import all_devices, select
     from opencl.verify import verify as compare

@@ -13,7 +13,8 @@ from backtest.agent.checkpoint import load_policy
 from backtest.data.bars import write_bars
 from backtest.lake import read_json
 from opencl.devices import select
-from opencl.training import TrainSpec, digest, exploring_collection, train_seed
+from opencl.first_round import digest
+from opencl.training import TrainSpec, exploring_collection, train_seed
 from tests.study import FOLDS, opened
 
 KEY = FOLDS[0]

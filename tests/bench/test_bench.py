@@ -8,7 +8,7 @@ import pytest
 
 from opencl.devices import select
 from tests.bench import __main__ as bench
-from tests.bench import market, rollout
+from tests.bench import bank, market, rollout
 from tests.bench.rows import Row
 
 
@@ -21,11 +21,13 @@ def small(monkeypatch):
     monkeypatch.setattr(market, "_steps", lambda device, n, quick: 64)
     monkeypatch.setattr(rollout, "HIDDEN", (16, 16))
     monkeypatch.setattr(rollout, "ATOMS", 11)
+    for name, value in (("GPU_QUERIES", 64), ("CPU_QUERIES", 64), ("DIM", 70), ("ROWS", 40)):
+        monkeypatch.setattr(bank, name, value)
 
 
 def test_one_command_measures_everything(monkeypatch, tmp_path, capsys):
     path = tmp_path / "figures.json"
-    only = [word for part in ("market", "rollout") for word in ("--only", part)]
+    only = [word for part in ("market", "rollout", "bank") for word in ("--only", part)]
     monkeypatch.setattr(sys, "argv", ["x", "--quick", "--json", str(path), *only])
     assert bench.main() == 0
     written = json.loads(path.read_text())
@@ -35,6 +37,7 @@ def test_one_command_measures_everything(monkeypatch, tmp_path, capsys):
     assert any("calibrated" in name for name in names)
     assert any("composite" in name for name in names)
     assert any("torch" in name for name in names)
+    assert [name.split(",")[0] for name in names[-3:]] == ["retrieval", "updates", "updates"]
     assert all(row["figure"] > 0 for row in written["rows"])
     assert "steps/s" in capsys.readouterr().out
 
@@ -43,6 +46,12 @@ def test_a_wrong_market_is_not_timed(monkeypatch):
     monkeypatch.setattr(market, "random_actions", lambda *_: np.zeros((64, 64, 4), np.uint8))
     with pytest.raises(AssertionError, match="differs from NumPy; not timed"):
         market.run(select(), quick=True)
+
+
+def test_a_wrong_bank_is_not_timed(monkeypatch):
+    monkeypatch.setattr(bank, "retrieve_rows", lambda snapshot, h: np.full(len(h), 7))
+    with pytest.raises(AssertionError, match="slots differ from NumPy; not timed"):
+        bank.run(select(), quick=True)
 
 
 def test_a_missing_package_is_said_and_not_hidden(monkeypatch):

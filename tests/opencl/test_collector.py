@@ -11,7 +11,7 @@ from backtest.config import Instrument, Market
 from backtest.evaluation.account import account, reconcile, tolerance
 from backtest.evaluation.metrics import daily_returns
 from backtest.evaluation.ratios import sharpe
-from backtest.market.layout import COMPONENTS, End
+from backtest.market.layout import BRANCHES, COMPONENTS, End
 from opencl.collector import LEAST_SEGMENT, SEGMENTS, DeviceCollector, DeviceEvaluator, greedy
 from opencl.rollout import Rollout, Shape
 from tests.tables import rough_table, tape_of
@@ -153,3 +153,25 @@ class TestScore:
         assert len(score.returns) == 21
         assert score.returns[-1] == 0
         assert len(np.unique(session)) == 21
+
+    def test_trades_and_actions_are_counted_when_asked_for(self, device):
+        plain, table, _ = self.evaluator(device, 241)
+        score = plain.evaluate(WEIGHTS, "validation")
+        assert (score.trades, score.wins, score.actions) == (None, None, ())
+        counting = replace(plain, trades=True)
+        assert counting.evaluate(WEIGHTS, "train").trades is None
+        found = counting.evaluate(WEIGHTS, "validation")
+        assert found.pnl == score.pnl
+        np.testing.assert_array_equal(found.returns, score.returns)
+        rollout = plain.rollouts["validation"]
+        out = greedy(rollout, [WEIGHTS], np.array([[40]]), 240, KEY[None], trace=True)
+        trades = account(out.trace[:, 0], out.action[:, 0, 2], table, 40, COSTLY, MARKET).trades
+        closed = trades["pnl"][trades["reason"] != "open"]
+        assert (found.trades, found.wins) == (len(closed), (closed > 0).sum())
+        assert 0 < found.wins < found.trades
+        for name, start, stop in (("direction", 0, 4), ("urgency", 10, 13)):
+            taken = out.action[:, 0, list(BRANCHES).index(name)]
+            assert (
+                list(found.actions[start:stop])
+                == np.bincount(taken, minlength=stop - start).tolist()
+            )

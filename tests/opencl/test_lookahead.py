@@ -36,6 +36,17 @@ def test_nothing_that_a_fold_uses_sees_its_future(bars, device):
     assert len(forecasts) == 2 and min(row.compared for row in forecasts) == 487
 
 
+def test_bars_behind_what_trains_the_policy_cannot_reach_it(bars, device):
+    """The rest of the train window forms skills: it may be forecast, not fitted to."""
+    config = parse(SMALL | {"skills": {"collect_from": 0.5}})
+    rows = fold_comparisons(config, "X", bars, one_fold(), device)
+    cut = {row.what: row.cut for row in rows}
+    fold = one_fold()
+    assert cut["train: foundation"] == fold.train.start + len(fold.train) // 2
+    assert cut["collected: forecasts"] == fold.train.stop
+    assert [row for row in rows if not row.ok] == []
+
+
 def test_without_a_forecast_there_is_no_foundation_to_compare(bars, device):
     config = parse({"aux": {"enabled": False}})
     rows = fold_comparisons(config, "X", bars, one_fold(), device)

@@ -15,12 +15,24 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void test_sums(
 {
     const int i = get_global_id(0);
     by_item[i] = score_slots(x + i * padded, key, padded);
-    total[i] = lanes_sum(lanes_zero());
     __local float turned[2 * 192];
     for (int k = 0; k < padded; k++) {
         turned[2 * k] = x[i * padded + k];
     }
     by_local[i] = score_slots_local(turned, 2, key, padded);
+    total[i] = lanes_sum(lanes_zero());
+    for (int k = 0; k < 64; k++) {
+        turned[k] = key[k];
+    }
+    total[i] = total[i] + lanes_total(turned);
+}
+
+__kernel void test_ordered_dot(__global const float *x, __global const float *y, const int dim,
+                               __global float *out, __global float *tail)
+{
+    const int i = get_global_id(0);
+    out[i] = ordered_dot(x + i * dim, y, dim);
+    vstore16(load_16(x + i * dim, dim - min(dim, 9), dim), i, tail);
 }
 
 __kernel void test_sums_16(__global const float *x, __global const float *key, const int padded,
@@ -115,23 +127,38 @@ def rows(n, dim, seed=0):
 
 @pytest.mark.parametrize("dim", [1, 63, 64, 65, 130, 192])
 def test_every_way_to_sum_is_the_ordered_sum(program, dim):
-    """score_slots, score_slots_local, score_slots_16, square_16, group_sum, lanes_sum."""
+    """score_slots, score_slots_local, score_slots_16, square_16, lanes_sum, lanes_total."""
     x, padded = rows(16, dim)
     key, wide = rows(1, dim, seed=1)
     width = np.int32(padded.shape[1])
-    item, local, zero = evaluate(
-        program, "test_sums", 16, padded, wide, width, out=[np.empty(16, F32) for _ in range(3)]
-    )
+    item, local, total = evaluate(
+        program, "test_sums", 16, padded, wide, width,
+        out=[np.empty(16, F32) for _ in range(3)], group=1,
+    )  # fmt: skip
     expected = ordered_sum(x * key)
     np.testing.assert_array_equal(item, expected)
     np.testing.assert_array_equal(local, expected)
-    assert not zero.any()
+    np.testing.assert_array_equal(total, ordered_sum(wide[:, :64]).repeat(16))
     dot, square = evaluate(
         program, "test_sums_16", 1, np.ascontiguousarray(padded.T), wide, width,
         out=[np.empty(16, F32), np.empty(16, F32)],
     )  # fmt: skip
     np.testing.assert_array_equal(dot, expected)
     np.testing.assert_array_equal(square, ordered_sum(x * x))
+
+
+@pytest.mark.parametrize("dim", [1, 15, 16, 63, 64, 65, 130])
+def test_ordered_dot_and_load_16(program, dim):
+    """Rows that end anywhere, neighbours behind them."""
+    x, _ = rows(7, dim)
+    y, _ = rows(1, dim, seed=2)
+    out, tail = evaluate(
+        program, "test_ordered_dot", 7, x, y, np.int32(dim),
+        out=[np.empty(7, F32), np.empty((7, 16), F32)],
+    )  # fmt: skip
+    np.testing.assert_array_equal(out, ordered_sum(x * y))
+    last = x[:, -min(dim, 9) :]
+    np.testing.assert_array_equal(tail, np.pad(last, ((0, 0), (0, 16 - last.shape[1]))))
 
 
 def test_lanes_sum_16(program):
@@ -142,16 +169,12 @@ def test_lanes_sum_16(program):
 
 @pytest.mark.parametrize("dim", [3, 64, 200])
 def test_group_sum_gives_every_item_the_total(program, dim):
-    from opencl.buffers import empty, upload
-
     x, padded = rows(6, dim)
-    device = program.device
-    out = empty(device, 6 * 64, F32)
-    program.kernel("test_group_sum")(
-        device.queue, (6 * 64,), (128,), upload(device, padded).buffer,
-        np.int32(padded.shape[1]), out.buffer,
+    (out,) = evaluate(
+        program, "test_group_sum", 6 * 64, padded, np.int32(padded.shape[1]),
+        out=[np.empty(6 * 64, F32)], group=128,
     )  # fmt: skip
-    np.testing.assert_array_equal(out.read().reshape(6, 64), ordered_sum(x)[:, None].repeat(64, 1))
+    np.testing.assert_array_equal(out.reshape(6, 64), ordered_sum(x)[:, None].repeat(64, 1))
 
 
 def test_score_finalize(program):

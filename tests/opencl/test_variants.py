@@ -1,6 +1,7 @@
 """Every variant of a policy through the test window: rows, choice, hits, and what is refused."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -148,6 +149,21 @@ class TestPlay:
         assert changed > 0 and hit[first]
         # `step` does not search the task bank
         assert not (runs[2].slots[:, 0] >= 0).any()
+
+    def test_online_banks_follow_the_window_and_stay_as_they_are(self, skilled):
+        fold = skilled.fold(NAME, KEY)
+        (summary, _) = seed_summaries(skilled, NAME, KEY, skilled.fold_id(NAME, fold))
+        variants = [load_variants(skilled, summary)[place] for place in (0, 2)]
+        frozen = OutOfSample.open(skilled, NAME, fold, variants[0].policy)
+        skills = skilled.config.skills.model_copy(update={"online": True})
+        online = replace(frozen, config=skilled.config.model_copy(update={"skills": skills}))
+        held = variants[1].banks["step"].content_hash()
+        (none, step), (base, still) = play(online, variants), play(frozen, variants)
+        assert none.action.tobytes() == base.action.tobytes()  # no bank, nothing to calibrate
+        assert step.action[0].tolist() == still.action[0].tolist()  # act first, learn later
+        assert step.slots.shape == still.slots.shape
+        assert (step.slots[:, 1] >= 0).any() and not (step.slots[:, 0] >= 0).any()
+        assert variants[1].banks["step"].content_hash() == held
 
 
 class TestRefused:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from opencl import programs, verify
+from opencl import programs, verify, verify_bank
 from opencl.devices import Device, select
 from opencl.rollout import rollout_program
 from opencl.simulate import simulator
@@ -15,6 +15,8 @@ def small(monkeypatch):
     monkeypatch.setattr(verify, "STEPS", 48)
     monkeypatch.setattr(verify, "HIDDEN", (16, 16))
     monkeypatch.setattr(verify, "ATOMS", 11)
+    monkeypatch.setattr(verify_bank, "ROWS", 30)
+    monkeypatch.setattr(verify_bank, "SINGLE", 10)
 
 
 @pytest.fixture
@@ -45,8 +47,10 @@ def test_this_machine_agrees_with_the_definition(device):
     done = verify.verify(device, seed=1, progress=parts.append)
     assert done.ok and done.exact and done.failed == ()
     assert done.device == device.name
-    assert len(parts) == 1 + 8 + 2  # random numbers; formula x fill x lots; a rollout per formula
-    assert len(done.rows) == 1 + 8 * (19 + 16 + 19 + 1) + 2 * (19 + 13 + 2)
+    # random numbers; formula x fill x lots; a rollout per formula; a bank per representation
+    assert len(parts) == 1 + 8 + 2 + 2
+    market = [row for row in done.rows if not row.what.startswith("skill bank")]
+    assert len(market) == 1 + 8 * (19 + 16 + 19 + 1) + 2 * (19 + 13 + 2)
     assert all(row.values > 0 for row in done.rows)
     whole = [row for row in done.rows if row.column in ("segment_complete", "end", "words")]
     assert all(row.largest == 0 for row in whole)

@@ -6,7 +6,7 @@ from opencl.buffers import empty, upload
 from opencl.programs import Program
 
 
-def evaluate(program: Program, name: str, n: int, *arguments, out):
+def evaluate(program: Program, name: str, n: int, *arguments, out, group: int | None = None):
     """Run kernel `name` over n work-items and return its outputs.
 
     Args:
@@ -15,6 +15,7 @@ def evaluate(program: Program, name: str, n: int, *arguments, out):
         n: work-items.
         *arguments: arrays are uploaded; scalars and records are passed by value.
         out: arrays of the outputs' shapes and dtypes; what they hold is uploaded first.
+        group: work-items a group; None: the driver chooses.
     """
     device = program.device
     given = [upload(device, np.ascontiguousarray(a)).buffer if np.ndim(a) else a for a in arguments]
@@ -24,7 +25,7 @@ def evaluate(program: Program, name: str, n: int, *arguments, out):
         held.write(array)
         results.append(held)
     kernel = program.kernel(name)
-    kernel(device.queue, (n,), None, *given, *(held.buffer for held in results))
+    kernel(device.queue, (n,), group and (group,), *given, *(held.buffer for held in results))
     return [held.read() for held in results]
 
 

@@ -1,4 +1,4 @@
-"""Attention of few queries to few tokens, for each scenario by itself, forward and backward.
+"""Tokens and the attention of few queries to them, each scenario by itself, forward and backward.
 
 The batch is the last axis, so all products are element-wise along it; a library's matrix products
 spend most of their time on starting when a matrix holds 3 by 6 numbers. Gradients are written out:
@@ -12,6 +12,35 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+
+class LayerNorm(torch.autograd.Function):
+    """Return the layer norm (Ba 2016) over L of x [S, H, L, B], once differentiable.
+
+    Arguments: x; weight [L]; shift [H, L]; eps. The variance is the biased one.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, shift: Tensor, eps: float) -> Tensor:
+        """Normalise, scale, shift."""
+        y = x - x.mean(2, keepdim=True)
+        scale = (y * y).mean(2, keepdim=True).add_(eps).rsqrt_()
+        y *= scale
+        ctx.save_for_backward(y, scale, weight)
+        return torch.addcmul(shift[:, :, None], y, weight[:, None])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        """Return the gradients in x, weight and shift."""
+        y, scale, weight = ctx.saved_tensors
+        product = grad * y
+        in_weight = product.sum((0, 1, 3))
+        product *= weight[:, None]
+        in_x = grad * weight[:, None]
+        in_x -= in_x.mean(2, keepdim=True)
+        in_x.addcmul_(y, product.mean(2, keepdim=True), value=-1).mul_(scale)
+        return in_x, in_weight, grad.sum((0, 3)), None
 
 
 class Attention(torch.autograd.Function):

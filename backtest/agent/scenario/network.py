@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from backtest.agent.dueling import DuelingNetwork
-from backtest.agent.scenario.attention import Attention
+from backtest.agent.scenario.attention import Attention, LayerNorm
 from backtest.agent.scenario.forecaster import Forecaster
 from backtest.agent.scenario_layout import GROUPS, context_width, positions, step_dim, task_dim
 from backtest.agent.scenario_weights import ScenarioWeights, export_scenario
@@ -168,11 +168,8 @@ class ScenarioNetwork(DuelingNetwork):
         """Return keys and values [S, H, L, B] from step [S, H, L, B] and log U [S, H, 1, B]."""
         uncertainty, norm = self.uncertainty, self.norm
         x = torch.addcmul(step + uncertainty.bias[:, None], log_u, uncertainty.weight)
-        centred = x - x.mean(2, keepdim=True)
-        variance = (centred * centred).mean(2, keepdim=True)
-        place = (norm.bias + self.pe)[:, :, None]
-        scaled = centred * (variance + norm.eps).rsqrt()
-        return torch.addcmul(place, scaled, norm.weight[:, None])
+        tokens: Tensor = LayerNorm.apply(x, norm.weight, norm.bias + self.pe, norm.eps)  # type: ignore[no-untyped-call]
+        return tokens
 
     def make_critic(self) -> ScenarioNetwork:
         """Return the network that evaluates: to be loaded, around the same forecaster."""

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from backtest.agent.actions import learned
 from backtest.agent.dueling import DIRECTION
@@ -30,7 +29,8 @@ class Decisions:
     """The decisions of an experience, episode by episode, each in the order of time.
 
     Attributes:
-        complete: bool[M], five steps of reward were seen, or the episode TERMINATED within them.
+        complete: bool[M], the residual is defined: for advantage five steps of reward were seen, or
+            the episode TERMINATED within them.
     """
 
     def __init__(
@@ -76,7 +76,8 @@ class Decisions:
         place = self.step, self.episode
         self._returns = torch.from_numpy(future.value[place]).to(device)
         ended = future.bootstrap[place] == 0
-        self.complete: npt.NDArray[np.bool_] = (future.steps[place] == RESIDUAL_STEPS) | ended
+        whole = (future.steps[place] == RESIDUAL_STEPS) | ended
+        self.complete: npt.NDArray[np.bool_] = whole | (residual == "td")
 
     def __len__(self) -> int:
         return len(self.step)
@@ -96,10 +97,8 @@ class Decisions:
         for first in range(0, len(rows), size):
             yield rows[first : first + size]
 
-    def gradients(
-        self, rows: Rows, added: Mapping[str, Floats] | None = None
-    ) -> tuple[dict[str, Floats], Tensor]:
-        """Return g = -dL/dh of decisions by bank name, and their states [B, ...].
+    def gradients(self, rows: Rows, added: Mapping[str, Floats] | None = None) -> dict[str, Floats]:
+        """Return g = -dL/dh of decisions, float32[B, D] by bank name.
 
         Args:
             rows: int64[B].
@@ -113,7 +112,7 @@ class Decisions:
             moved = {name: torch.from_numpy(d).to(device) for name, d in added.items()}
         loss = self._objective(rows, batch)
         head = (self.head[0], self.head[1])
-        return residuals(self.network, batch.state, head, loss, moved), batch.state
+        return residuals(self.network, batch.state, head, loss, moved)
 
     def _objective(self, rows: Rows, batch: Batch) -> Objective:
         network, bypassed = self.network, DIRECTION in self.branches

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
+import torch
 
 from backtest.agent import streams
 from backtest.agent.checkpoint import Policy
@@ -65,7 +65,7 @@ def train_on(
         context=learner.online.context,
     )
     each = -(-settings.updates // settings.epochs)
-    rounds = min(-(-updates // each), settings.epochs)
+    rounds = -(-updates // each)
     steps = 0
     for index in range(rounds):
         experience = collector.collect(
@@ -83,8 +83,7 @@ def train_on(
             rng = streams.generator(plan.seed, plan.stream, streams.Stage.FINETUNE, first)
             block = replay.sample(min(BLOCK, stop - first), settings.batch, 1.0, rng)
             done = [learner.update(block.minibatch(k)) for k in range(len(block.row))]
-            for k, update in enumerate(done):
-                replay.set_priority(block.row[k], update.error)
+            replay.set_priority(block.row, torch.stack([update.error for update in done]))
         if not learner.finite:
             raise DataError(
                 f"seed {plan.seed}: training on diverged after {learner.updates} updates; lower "
@@ -102,4 +101,4 @@ def train_on(
 
 def budget(gradient_rows: int, batch: int) -> int:
     """Return the updates that take as many rows backward as the banks' stages did, at least 1."""
-    return max(1, int(np.ceil(gradient_rows / batch)))
+    return max(1, -(-gradient_rows // batch))

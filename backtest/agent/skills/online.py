@@ -55,6 +55,8 @@ def play_online(
     bar_part: Floats,
     settings: Learner,
     section: SkillBank,
+    *,
+    turn: bool = True,
 ) -> OnlineRun:
     """Play a tape once with copies of the banks in mode ONLINE; the originals stay as they are.
 
@@ -66,6 +68,7 @@ def play_online(
         bar_part: float32[n, 115], states of the same bars.
         settings: gamma and branches.
         section: of the banks; its residual decides which loss the directions follow.
+        turn: let directions follow; False counts uses and influence only.
     """
     actor = D2SkillActor(network, section)
     for name, bank in banks.items():
@@ -75,7 +78,7 @@ def play_online(
         actor.alpha[name] = alpha[name]
     actor.enable(task="task" in banks, step="step" in banks)
     actor.set_mode(Mode.ONLINE)
-    actor.set_online_direction_update(True)
+    actor.set_online_direction_update(turn)
     episode = _Episode(actor, tape, bar_part, settings, section)
     for t in range(len(bar_part) - 1):
         if not episode.step(t):
@@ -137,7 +140,7 @@ class _Episode:
         )
         self.trace[t] = result[0]
         after = self._state(t + 1)
-        if actor.active:
+        if (self.slots[t] >= 0).any():  # without a correction there is nothing to learn about
             loss = self._objective(choice, result, after)
             loss(logits).backward()  # type: ignore[no-untyped-call]
             actor.update(loss)
@@ -161,17 +164,19 @@ class _Episode:
         return torch.stack(rows[: self.stack], dim=1)
 
     def _objective(self, choice: Tensor, result: Array, after: Tensor) -> Objective:
-        """Return the loss of the decision against its one-step target."""
+        """Return the loss of the decision against its one-step target.
+
+        The Actor with its skills selects the next action; what evaluates it has none.
+        """
         network, settings = self.actor.network, self.settings
         head = (self.head[0], self.head[1])
         going = result["end"][0] != End.TERMINATED
         with torch.no_grad():
-            ahead = self.actor.logits(after, head, look=True)
             bypassed = DIRECTION in self.branches
             addition = network.alpha(after) if bypassed else None
             target = mixture_target(
-                ahead,
-                ahead,
+                self.actor.logits(after, head, look=True),
+                network.logits(after, head),
                 torch.from_numpy(np.array([result["reward"][0]], np.float32)),
                 torch.full((1,), settings.gamma if going else 0.0),
                 network.support,

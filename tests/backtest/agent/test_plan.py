@@ -38,6 +38,7 @@ def test_identity_names_what_decides_the_result():
         {"first_bar": 3},
         {"device": "cuda"},
         {"learner": settings(gamma=0.51)},
+        {"bypass": "both"},
         {"bar_part": rows},
     ]
     assert len({plan(**c).identity for c in changes}) == len(changes)

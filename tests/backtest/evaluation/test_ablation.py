@@ -167,11 +167,12 @@ def test_one_choice_a_seed():
         picks([row(0, "none", True), row(0, "step", True)])
 
 
-def entry(variant, alpha=None, low=None, delta=0.1, adopted=False, chosen=False):
+def entry(variant, alpha=None, low=None, delta=0.1, adopted=False, chosen=False, changed=9):
     """What validation said of a variant whose only bank is step."""
     alphas = {"task": None, "step": alpha}
     said = {"variant": variant, "alpha": alphas, "adopted": adopted, "chosen": chosen}
-    return said | {"validation_delta": delta, "validation_low": low, "validation_high": 0.4}
+    said |= {"validation_delta": delta, "validation_low": low, "validation_high": 0.4}
+    return said | {"decisions_changed_validation": changed}
 
 
 NONE = entry("none", delta=None, chosen=True)
@@ -193,7 +194,9 @@ TUNED = entry("finetune", low=0.05)
             [NONE, entry("step", 1.0), entry("task", 1.0), TUNED],
             ["variant task was not asked for"],
         ),
-        ([NONE, entry("step", 1.0, delta=None), TUNED], ["step was not tried on validation"]),
+        # a reference that never trades defines no gain
+        ([NONE, entry("step", 1.0, delta=None), TUNED], []),
+        ([NONE, entry("step", 1.0, changed=None), TUNED], ["step was not tried on validation"]),
         (
             [UNCHOSEN, entry("step", 1.0, -0.1, adopted=True, chosen=True), TUNED],
             ["step is adopted with a validation interval from -0.1"],

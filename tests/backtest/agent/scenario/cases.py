@@ -8,6 +8,7 @@ from backtest.agent.weights import assemble
 from backtest.config import Network
 
 V_MAX = 2.5
+SIZES = [{}, {"top_k": 2}, {"stack_size": 3}, {"stack_size": 2, "top_k": 1}]
 
 
 def section(**changes) -> Network:

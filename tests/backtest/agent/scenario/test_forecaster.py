@@ -30,9 +30,7 @@ def market(n, phi, seed=0, noise=84):
 
 def paths(close, horizon, sigma=1.0):
     n = len(close)
-    return future_paths(
-        close, close, np.zeros(n, np.bool_), np.full(n, sigma), 0.01, horizon
-    )
+    return future_paths(close, close, np.zeros(n, np.bool_), np.full(n, sigma), 0.01, horizon)
 
 
 def test_paths_by_hand():

@@ -218,6 +218,13 @@ def test_stop_and_resume_is_bit_identical(tmp_path, sizes, target):
     assert whole.bypass.any(1).all()
 
 
+@pytest.mark.device
+def test_a_gpu_repeats_itself_bit_for_bit():
+    tiny = scenario_plan(section(hidden=(16, 16), stack_size=2, top_k=1), **TINY)
+    on_gpu = dataclasses.replace(tiny, device="cuda")
+    assert_same(train(on_gpu), train(on_gpu))
+
+
 def test_a_plan_needs_its_forecaster():
     with pytest.raises(DataError, match=r"first.weight is missing.*stage 0"):
         plan(network=SIZES)

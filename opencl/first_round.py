@@ -1,0 +1,43 @@
+"""The first round of a training run, known again by its digest."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from backtest.agent.experience import Experience
+from backtest.agent.kinds import Weights
+from opencl.collector import DeviceCollector
+
+
+def digest(experience: Experience) -> str:
+    """Return the SHA-256 (hex) of all decisions; rows after an end do not count."""
+    alive = experience.alive
+    total = hashlib.sha256(experience.start.tobytes())
+    arrays = (
+        alive,
+        experience.action[alive],
+        experience.reward[alive],
+        experience.end[alive],
+        experience.portfolio[:-1][alive],
+        experience.portfolio[1:][alive],
+        experience.equity[alive],
+    )
+    for array in arrays:
+        total.update(array.tobytes())
+    return total.hexdigest()
+
+
+@dataclass
+class FirstRound:
+    """A collector that keeps the digest of its first round; None when a resumed run had it."""
+
+    collector: DeviceCollector
+    digest: str | None = None
+
+    def collect(self, weights: Weights, round: int, epsilon: float) -> Experience:
+        """Return one round's experience; see `backtest.agent.protocols.Collector`."""
+        experience = self.collector.collect(weights, round, epsilon)
+        if round == 0:
+            self.digest = digest(experience)
+        return experience
