@@ -6,7 +6,6 @@ The definition is `backtest.agent.bank`; decisions and every buffer are equal to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,40 +14,19 @@ import numpy.typing as npt
 from backtest.agent.bank import ABSTAIN, MISS, Bank, Snapshot
 from backtest.agent.bank.state import COUNTERS
 from backtest.agent.bank.utility import solo_interval
+from opencl.bank_program import CHUNK, bank_program, bank_sizes
 from opencl.bank_state import pack, rules_record, unpack
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.devices import Device
-from opencl.programs import Program
-from opencl.retrieval import PART_ROW, DeviceSnapshots, Floats, Ints, by_group, tiles
+from opencl.retrieval import PART_ROW, DeviceSnapshots, Floats, Ints, tiles
 
 Array = npt.NDArray[Any]
 
-FILES = (
-    "skill_score.cl", "skill_metric.cl", "skill_cells.cl", "skill_update.cl", "skill_utility.cl",
-    "d2skill.cl", "skill_judge.cl",
-)  # fmt: skip
-CHUNK = 32  # rows of lanes in local memory, 8 KiB
 SCALARS = ("head", "skills", "counters")  # what `skill_judge.cl` works on
 LEARNED = (
     "head", "skills", "uses", "keys", "directions", "corrections", "cells", "cell_keys",
     "cell_sum", "counters",
 )  # fmt: skip
-
-
-def bank_sizes(device: Device) -> dict[str, int]:
-    """Return the constants that the kernels are specialised to.
-
-    ITEMS share one bank; on a GPU they are four times the 64 lanes of a sum.
-    """
-    shared = by_group(device)
-    items = 256 if shared else 64
-    return {"ITEMS": items, "CHUNK": CHUNK, "PART_ROW": PART_ROW, "WHOLE_ROWS": int(not shared)}
-
-
-@cache
-def bank_program(device: Device) -> Program:
-    """Return the compiled kernels of a device, one object for all calls."""
-    return Program(device, FILES, bank_sizes(device))
 
 
 class DeviceBank:
@@ -204,11 +182,11 @@ class DeviceBank:
     def _update(
         self, h: Floats, g: Floats, h_norm: Floats | None, counts: Array
     ) -> tuple[Ints, Ints]:
-        results = [empty(self.device, h.shape[:2], np.int32) for _ in range(2)]
+        decision, slot = (empty(self.device, h.shape[:2], np.int32) for _ in range(2))
         size = None if h_norm is None else upload(self.device, h_norm)
         rows = upload(self.device, h), upload(self.device, g), size
-        self.update_into(*rows, upload(self.device, counts.astype(np.int32)), *results)
-        return results[0].read(), results[1].read()
+        self.update_into(*rows, upload(self.device, counts.astype(np.int32)), decision, slot)
+        return decision.read(), slot.read()
 
     def update_into(
         self, h: DeviceArray, g: DeviceArray, h_norm: DeviceArray | None, counts: DeviceArray,
@@ -217,13 +195,13 @@ class DeviceBank:
         """As `update_rows` with int32 counts, device to device; returns the event."""
         return self._launch(
             "bank_update", self._arrays["center"].buffer, *(w.buffer for w in self._work),
-            self._local(), h.buffer, g.buffer, None if h_norm is None else h_norm.buffer,
+            *self._local(), h.buffer, g.buffer, None if h_norm is None else h_norm.buffer,
             counts.buffer, np.int32(h.shape[1]), decision.buffer, slot.buffer, timed=timed,
         )  # fmt: skip
 
     def tick(self) -> None:
         """Advance ages, protections and candidates' clocks by one emitted observation."""
-        self._launch("bank_tick", self._local())
+        self._launch("bank_tick", *self._local())
 
     def update_direction(self, slots: Ints, g: Floats) -> npt.NDArray[np.bool_]:
         """Turn the direction of one live slot a bank (MISS: none) towards g float32[M, D].
@@ -234,7 +212,7 @@ class DeviceBank:
         self._check(g, (self.count, self.dim), "g")
         turned = empty(self.device, self.count, np.int32)
         self._launch(
-            "bank_turn", *(w.buffer for w in self._work), self._local(),
+            "bank_turn", *(w.buffer for w in self._work), *self._local(),
             self._up(self._slots(slots)), self._up(g), turned.buffer,
         )  # fmt: skip
         return turned.read().astype(np.bool_)
@@ -339,10 +317,12 @@ class DeviceBank:
             self.device.queue, (self.count,), None, self._rules, *buffers, *rest
         )
 
-    def _local(self) -> Any:
+    def _local(self) -> tuple[Any, Any, Any]:
+        """Local memory of a group: lanes, sums, and the plan, at most 64 bytes."""
         import pyopencl as cl
 
-        return cl.LocalMemory(self._sums)
+        sizes = 4 * CHUNK * PART_ROW, self._sums, 64
+        return tuple(cl.LocalMemory(size) for size in sizes)
 
     def _up(self, array: Array) -> Any:
         return upload(self.device, array).buffer

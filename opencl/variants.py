@@ -253,8 +253,11 @@ def play_frozen(window: OutOfSample, variants: Sequence[Variant]) -> list[Played
 
 def play_calibrated(window: OutOfSample, variant: Variant) -> Played:
     """Play one variant bar by bar while copies of its banks turn their directions (ONLINE)."""
+    import torch
+
     from backtest.agent.skills.online import play_online
 
+    torch.set_num_threads(1)  # so that a result does not depend on the number of cores
     config, fold = window.config, window.market.fold
     tape, state = window.seen_by(variant.policy)
     actor = Actor.of(config, variant.policy, window.instrument, fold.key, window.device)

@@ -24,12 +24,12 @@ from backtest.agent.foundation import bypass_mode, lay_foundation
 from backtest.agent.plan import Plan
 from backtest.agent.skills.choice import Trial, entries
 from backtest.agent.skills.finetune import budget, train_on
-from backtest.config import Config, Instrument, SkillBank, Synthetic, parse
+from backtest.config import Config, Instrument, Synthetic, parse
 from backtest.data.ingest import clean, read
 from backtest.data.issues import Findings
 from backtest.data.session import sessions_per_year
 from backtest.evaluation.ablation import decisions_changed
-from backtest.evaluation.intervals import Interval, mean_interval, total_interval
+from backtest.evaluation.intervals import total_interval
 from backtest.experiment import FoldMarket
 from backtest.features.table import FeatureTable, compute
 from backtest.splits import WalkForward
@@ -74,7 +74,8 @@ class Size:
 
 
 FULL = Size()
-QUICK = Size(4_000, 4_000, 2_000, 4_000, 600, 1, 64)
+# Strong regimes, so that a small budget can see them.
+QUICK = Size(3_000, 3_000, 1_500, 3_000, 400, 1, 64, phi=0.6)
 
 
 @dataclass(frozen=True)
@@ -299,74 +300,10 @@ def _arm(
     )
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """All seeds of one variant."""
-
-    variant: str
-    delta: Interval  # t interval over seeds
-    significant: int  # seeds whose own interval lies above zero
-    adopted: int
-    seeds: int
-
-
-def verdicts(outcomes: Sequence[Outcome]) -> list[Verdict]:
-    """Return one verdict a variant, in the order of the arms."""
-    found = []
-    for place, arm in enumerate(outcomes[0].arms):
-        arms = [outcome.arms[place] for outcome in outcomes]
-        found.append(
-            Verdict(
-                arm.variant,
-                mean_interval(np.array([a.delta for a in arms])),
-                sum(a.low is not None and a.low > 0 for a in arms),
-                sum(a.adopted for a in arms),
-                len(arms),
-            )
-        )
-    return found
-
-
-def random_means(outcomes: Sequence[Outcome]) -> np.ndarray:
-    """Return the mean delta of the random banks of each seed, float64[seeds]."""
-    return np.array([np.mean(outcome.random) for outcome in outcomes])
-
-
-def report(outcomes: Sequence[Outcome]) -> str:
-    """Return the tables as markdown."""
-    lines = [
-        "| seed | base | variant | alpha | skills | adopted | decisions changed | delta a bar | 95 % |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for outcome in outcomes:
-        for arm in outcome.arms:
-            bounds = "" if arm.low is None else f"[{arm.low:+.4f}, {arm.high:+.4f}]"
-            alpha = "" if arm.alpha is None else f"{arm.alpha:g}"
-            lines.append(
-                f"| {outcome.seed} | {outcome.base:+.4f} | {arm.variant} | {alpha} | {arm.live} | "
-                f"{'yes' if arm.adopted else 'no'} | {arm.changed:,} | {arm.delta:+.4f} | {bounds} |"
-            )
-        lines.append(
-            f"| {outcome.seed} | {outcome.base:+.4f} | random x {len(outcome.random)} | | | | | "
-            f"{np.mean(outcome.random):+.4f} | |"
-        )
-    lines += ["", "| variant | mean delta a bar | 95 % over seeds | seeds above zero | adopted |"]
-    lines += ["|---|---|---|---|---|"]
-    for v in verdicts(outcomes):
-        low, high = v.delta.low, v.delta.high
-        bounds = "" if low is None or high is None else f"[{low:+.4f}, {high:+.4f}]"
-        lines.append(
-            f"| {v.variant} | {v.delta.value:+.4f} | {bounds} | {v.significant}/{v.seeds} | "
-            f"{v.adopted}/{v.seeds} |"
-        )
-    noise = random_means(outcomes)
-    error = noise.std(ddof=1) / np.sqrt(len(noise)) if len(noise) > 1 else float("nan")
-    lines.append(f"| random directions | {noise.mean():+.4f} | standard error {error:.4f} | | |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     """Run seeds one after another and print the tables."""
+    from tests.acceptance_report import report
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0-7", help="first-last")
     parser.add_argument("--quick", action="store_true")

@@ -26,7 +26,7 @@ from opencl.formation.actor import BANKS, Actor, Ground
 if TYPE_CHECKING:
     from backtest.agent.skills.decisions import Decisions, Rows
 
-CONTEXT_ROWS = 65_536  # contexts of the first look, evenly spread; a longer window is thinned
+CONTEXT_ROWS = 16_384  # contexts of the first look, evenly spread; a longer window is thinned
 BLOCK = 1024  # rows learned, or searched, at a time
 
 

@@ -1,12 +1,15 @@
 // The scenario network's parts that depend on the bar alone and are no dense layers: scenario
 // weights, calendar queries, tokens. Rows of a table as in scenario_lanes.cl; bar 0 of a
-// launch is row `first_row` of all tables, bar `first` of the states or of the forecasts. Global sizes
-// name the fastest dimension first.
+// launch is row `first_row` of all tables, bar `first` of the states. Global sizes name the fastest
+// dimension first.
 
-// Scenario weights: a table's logits become their softmax; global size (bars).
+// Scenario weights: a table's logits become their softmax; global size (bars or more).
 __kernel void bar_share(__global float *restrict table, // [...][BAR_ROW]
-                        const int first_row)
+                        const int first_row, const int bars)
 {
+    if (get_global_id(0) >= bars) {
+        return;
+    }
     __global float *share = table + (first_row + (long)get_global_id(0)) * BAR_ROW + SHARE_AT;
     float p[SCENARIOS];
     float top = share[0];
@@ -24,14 +27,17 @@ __kernel void bar_share(__global float *restrict table, // [...][BAR_ROW]
 }
 
 // Calendar queries into a table; column holds the N_CALENDAR places in a bar's state they read.
-// Global size (SCENARIOS*LATENT, bars).
+// Global size (SCENARIOS*LATENT, bars or more).
 __kernel void bar_calendar(__global const float *restrict x,      // [...][N_BAR_PART]
                            __global const int *restrict column,   // [N_CALENDAR]
                            __global const float *restrict weight, // [N_CALENDAR][SCENARIOS*LATENT]
                            __global const float *restrict bias,   // [SCENARIOS*LATENT]
                            __global float *restrict table,        // [...][BAR_ROW]
-                           const int first, const int first_row)
+                           const int first, const int first_row, const int bars)
 {
+    if (get_global_id(1) >= bars) {
+        return;
+    }
     const int e = get_global_id(0);
     const long bar = first + get_global_id(1);
     const long row = first_row + get_global_id(1);
@@ -52,15 +58,18 @@ inline float sum_8(const float8 x)
 }
 
 // Tokens: LayerNorm over LATENT of a table's sums Wz z + bz + Wu logU + bu, the correction added where
-// the step bank found one, plus the position. Global size (SCENARIOS*HORIZON, bars).
+// the step bank found one, plus the position. Global size (SCENARIOS*HORIZON, bars or more).
 __kernel __attribute__((vec_type_hint(float8))) void bar_tokens(
     __global const float *restrict norm,     // [2][LATENT]: weight, bias
     __global const float *restrict position, // [HORIZON][LATENT]
     __global const char *restrict found,     // [...], as rows of the table, or null
     __global const float *restrict shift,    // [slots][SCENARIOS*HORIZON*LATENT]
     __global float *restrict table,          // [...][BAR_ROW]
-    const int first_row, const float eps)
+    const int first_row, const int bars, const float eps)
 {
+    if (get_global_id(1) >= bars) {
+        return;
+    }
     const int token = get_global_id(0);
     const long bar = first_row + get_global_id(1);
     const int eights = LATENT / 8;

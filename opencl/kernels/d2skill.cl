@@ -6,7 +6,8 @@
 //   aggregation cells                                       skill_cells.cl
 //   InfluencePartial, -Accumulate, -Total, Utility          skill_utility.cl
 //   GatherCorrection                                        here
-// An observation waits in x, g and unit: [M][key_dim], [M][dim], [M][dim].
+// An observation waits in x, g and unit: [M][key_dim], [M][dim], [M][dim]. Local memory comes as
+// arguments: PoCL carries what one item wrote to a variable past a barrier, where others changed it.
 
 // The arrays of bank m.
 inline BankView bank_view(const BankRules *p, const int m, __global BankHead *head,
@@ -44,17 +45,42 @@ inline Work work_of(const BankRules *p, const int m, __global float *x, __global
     return w;
 }
 
-// Whether what waits in x and g, of squares xx and gg, teaches anything: tick and the tests of |g|;
-// for all items, behind a fence.
-inline bool admit(const BankRules *p, const BankView *b, const Work *w, const float xx,
-                  const float gg)
+// The cells take what waits in x and g; a full one puts its mean in their place. Begins and ends
+// behind a fence, as all stages here.
+inline void aggregate(const BankRules *p, const BankView *b, const Work *w)
 {
-    const bool finite = isfinite(xx) && isfinite(gg);
-    if (finite) { // of the whole group
-        tick_all(p, b, w);
+    const bool on = w->plan->go != 0 && p->aggregate > 1;
+    const int cells = on ? p->cells : 0;
+    metric_rows(w, b->cell_keys, w->x, p->key_dim, cells, w->sum);
+    for (int c = get_local_id(0); c < cells; c += ITEMS) {
+        w->sum[c] = known_cosine(w->sum[c], w->plan->xx, b->cells[c].key_square);
     }
-    const float size = sqrt(gg);
-    if (get_local_id(0) == 0) {
+    fence();
+    if (on && get_local_id(0) == 0) {
+        cell_leader(p, b, w->sum, w->plan);
+    }
+    fence();
+    cell_update(p, b, w, on);
+    fence();
+    const int cell = on ? w->plan->cell : 0;
+    metric_squares(w, b->cell_keys + (long)cell * p->key_dim, on ? p->key_dim : 0, w->g,
+                   on ? p->dim : 0, w->sum);
+    if (on && get_local_id(0) == 0) {
+        b->cells[cell].key_square = w->plan->xx = w->sum[0];
+        w->plan->gg = w->sum[1];
+        w->plan->go = w->plan->count != 0;
+    }
+    fence();
+}
+
+// Tick, and the tests of |g|: whether what waits teaches anything.
+inline void admit(const BankRules *p, const BankView *b, const Work *w)
+{
+    const bool on = w->plan->go != 0;
+    const bool finite = isfinite(w->plan->xx) && isfinite(w->plan->gg);
+    tick_all(p, b, w, on && finite);
+    if (on && get_local_id(0) == 0) {
+        const float size = sqrt(w->plan->gg);
         w->plan->go = finite && size > 0.0f && !too_small(b->head, size);
         w->plan->size = size;
         w->plan->target = MISS;
@@ -62,36 +88,33 @@ inline bool admit(const BankRules *p, const BankView *b, const Work *w, const fl
         b->counters[finite ? COUNT_SMALL : COUNT_NON_FINITE] += !w->plan->go;
     }
     fence();
-    return w->plan->go != 0;
 }
 
-// Match what waits in x and g, or confirm, restart or seed a candidate; the result is in w->plan.
-// Begins behind a fence.
-inline void learn(const BankRules *p, const BankView *b, const Work *w, const float xx)
+// Match what waits, or confirm, restart or seed a candidate; the result is in w->plan.
+inline void learn(const BankRules *p, const BankView *b, const Work *w)
 {
-    const int all = p->slots + p->pool;
-    const float size = w->plan->size;
-    for (int d = get_local_id(0); d < p->dim; d += ITEMS) {
-        w->unit[d] = w->g[d] / size;
+    const bool on = w->plan->go != 0;
+    const int all = on ? p->slots + p->pool : 0;
+    for (int d = get_local_id(0); on && d < p->dim; d += ITEMS) {
+        w->unit[d] = w->g[d] / w->plan->size;
     }
     fence();
     __local float *key = w->sum, *way = w->sum + all;
     metric_rows(w, b->keys, w->x, p->key_dim, all, key);
     metric_rows(w, b->directions, w->unit, p->dim, all, way);
-    metric_rows(w, w->unit, w->unit, p->dim, 1, way + all);
+    metric_rows(w, w->unit, w->unit, p->dim, on, way + all);
     for (int r = get_local_id(0); r < all; r += ITEMS) {
-        key[r] = known_cosine(key[r], xx, b->skills[r].key_square);
+        key[r] = known_cosine(key[r], w->plan->xx, b->skills[r].key_square);
         way[r] = known_cosine(way[r], way[all], b->skills[r].direction_square);
     }
     fence();
-    if (get_local_id(0) == 0 && !match_slot(p, b, key, way, w->plan)) {
+    if (on && get_local_id(0) == 0 && !match_slot(p, b, key, way, w->plan)) {
         propose_candidate(p, b, key, way, w->plan);
     }
     fence();
-    vector_update(p, b, w, w->plan->row, w->plan->blend != 0);
-    if (w->plan->freed) { // of the whole group
-        promote_slot(p, b, w->plan->row, w->plan->target);
-    }
+    const int row = on ? w->plan->row : 0;
+    vector_update(p, b, w, row, w->plan->blend != 0, on);
+    promote_slot(p, b, row, w->plan->target, on && w->plan->freed != 0);
 }
 
 // Rows h [M][rows][key_dim], g [M][rows][dim], h_norm [M][rows] or null; row r of bank m is used if
@@ -101,17 +124,15 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16
     __global long *uses, __global float *keys, __global float *directions,
     __global float *corrections, __global BankCell *cells, __global float *cell_keys,
     __global float *cell_sum, __global long *counters, __global const float *center,
-    __global float *x, __global float *g_, __global float *unit, __local float *sum,
-    __global const float *h, __global const float *g, __global const float *h_norm,
+    __global float *x, __global float *g_, __global float *unit, __local float *part,
+    __local float *sum, __local Plan *plan, __global const float *h, __global const float *g, __global const float *h_norm,
     __global const int *counts, const int rows, __global int *decision, __global int *slot)
 {
-    __local float part[CHUNK * PART_ROW];
-    __local Plan plan;
     const int m = get_group_id(0), j = get_local_id(0);
     const BankRules *p = &rules;
     const BankView b = bank_view(p, m, head, skills, uses, keys, directions, corrections, cells,
                                  cell_keys, cell_sum, counters);
-    const Work w = work_of(p, m, x, g_, unit, part, sum, &plan);
+    const Work w = work_of(p, m, x, g_, unit, part, sum, plan);
     for (int r = 0; r < counts[m]; r++) {
         const long row = (long)m * rows + r;
         __global const float *my_h = h + row * p->key_dim;
@@ -124,47 +145,28 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16
         fence();
         metric_rows(&w, my_h, my_h, p->key_dim, 1, sum + 2);
         metric_squares(&w, w.x, p->key_dim, w.g, p->dim, sum);
-        float xx = sum[0], gg = sum[1];
-        const float size = h_norm != 0 ? h_norm[row] : sqrt(sum[2]);
         if (j == 0) {
-            plan.go = intake(&b, size, xx, gg);
-            plan.count = 0;
-            plan.decision = DECISION_NONE;
-            plan.slot = MISS;
+            const float size = h_norm != 0 ? h_norm[row] : sqrt(sum[2]);
+            plan->xx = sum[0];
+            plan->gg = sum[1];
+            plan->go = intake(&b, size, plan->xx, plan->gg);
+            plan->decision = DECISION_NONE;
+            plan->slot = MISS;
         }
         fence();
-        bool emits = plan.go != 0;
-        if (emits && p->aggregate > 1) { // of the whole group
-            metric_rows(&w, b.cell_keys, w.x, p->key_dim, p->cells, sum);
-            for (int c = j; c < p->cells; c += ITEMS) {
-                sum[c] = known_cosine(sum[c], xx, b.cells[c].key_square);
-            }
-            fence();
-            if (j == 0) {
-                cell_leader(p, &b, sum, &plan);
-            }
-            fence();
-            cell_update(p, &b, &w);
-            fence();
-            metric_squares(&w, b.cell_keys + (long)plan.cell * p->key_dim, p->key_dim, w.g, p->dim,
-                           sum);
-            xx = sum[0];
-            gg = sum[1];
-            if (j == 0) {
-                b.cells[plan.cell].key_square = xx;
-            }
-            emits = plan.count != 0;
-            fence();
+        // A GPU skips stages of the whole group, a CPU passes their barriers (see skill_metric.cl).
+        if (WHOLE_ROWS || (plan->go && p->aggregate > 1)) {
+            aggregate(p, &b, &w);
         }
-        if (emits) { // of the whole group
-            emits = admit(p, &b, &w, xx, gg);
+        if (WHOLE_ROWS || plan->go) {
+            admit(p, &b, &w);
         }
-        if (emits) { // of the whole group
-            learn(p, &b, &w, xx);
+        if (WHOLE_ROWS || plan->go) {
+            learn(p, &b, &w);
         }
         if (j == 0) {
-            decision[row] = plan.decision;
-            slot[row] = plan.slot;
+            decision[row] = plan->decision;
+            slot[row] = plan->slot;
         }
         fence();
     }
@@ -175,13 +177,16 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16
     const BankRules rules, __global BankHead *head, __global BankSkill *skills,
     __global long *uses, __global float *keys, __global float *directions,
     __global float *corrections, __global BankCell *cells, __global float *cell_keys,
-    __global float *cell_sum, __global long *counters, __local float *sum)
+    __global float *cell_sum, __global long *counters, __local float *part, __local float *sum,
+    __local Plan *plan)
 {
     const BankView b = bank_view(&rules, get_group_id(0), head, skills, uses, keys, directions,
                                  corrections, cells, cell_keys, cell_sum, counters);
     Work w;
+    w.part = part;
     w.sum = sum;
-    tick_all(&rules, &b, &w);
+    w.plan = plan;
+    tick_all(&rules, &b, &w, true);
 }
 
 // DirectionEMA: turn slot slots[m] of bank m (MISS: none) towards g [M][dim]; turned [M].
@@ -190,16 +195,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16
     __global long *uses, __global float *keys, __global float *directions,
     __global float *corrections, __global BankCell *cells, __global float *cell_keys,
     __global float *cell_sum, __global long *counters, __global float *x, __global float *g_,
-    __global float *unit, __local float *sum, __global const int *slots, __global const float *g,
-    __global int *turned)
+    __global float *unit, __local float *part, __local float *sum, __local Plan *plan,
+    __global const int *slots, __global const float *g, __global int *turned)
 {
-    __local float part[CHUNK * PART_ROW];
-    __local Plan plan;
     const int m = get_group_id(0), j = get_local_id(0);
     const BankRules *p = &rules;
     const BankView b = bank_view(p, m, head, skills, uses, keys, directions, corrections, cells,
                                  cell_keys, cell_sum, counters);
-    const Work w = work_of(p, m, x, g_, unit, part, sum, &plan);
+    const Work w = work_of(p, m, x, g_, unit, part, sum, plan);
     const int row = slots[m];
     __global const float *mine = g + (long)m * p->dim;
     metric_rows(&w, mine, mine, p->dim, 1, sum);
@@ -210,17 +213,15 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16
         b.counters[COUNT_NON_FINITE] += row != MISS && !isfinite(gg);
         b.counters[COUNT_DIRECTION_UPDATES] += turns;
     }
-    if (turns) { // of the whole group
-        for (int d = j; d < p->dim; d += ITEMS) {
-            w.g[d] = mine[d];
-            w.unit[d] = mine[d] / sqrt(gg);
-        }
-        fence();
-        direction_ema(p, &b, &w, row);
-        __global const float *direction = b.directions + (long)row * p->dim;
-        metric_rows(&w, direction, direction, p->dim, 1, sum);
-        if (j == 0) {
-            b.skills[row].direction_square = sum[0];
-        }
+    for (int d = j; turns && d < p->dim; d += ITEMS) {
+        w.g[d] = mine[d];
+        w.unit[d] = mine[d] / sqrt(gg);
+    }
+    fence();
+    direction_ema(p, &b, &w, max(row, 0), turns);
+    __global const float *direction = b.directions + (long)max(row, 0) * p->dim;
+    metric_rows(&w, direction, direction, p->dim, turns, sum);
+    if (turns && j == 0) {
+        b.skills[row].direction_square = sum[0];
     }
 }

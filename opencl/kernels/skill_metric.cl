@@ -1,5 +1,7 @@
 // A bank on a device, and ordered sums over its rows by a work-group of ITEMS items (whole 64s) that
 // share it. Scalars are moved by item 0, vectors by all items; `fence` stands between the two.
+// Stages take `on`, the same for all items: without it they meet at their barriers and do nothing
+// else. Some versions of PoCL do not compile barriers that whole groups pass or skip.
 
 // One bank's arrays. Rows of skills are `slots` slots, then `pool` candidates.
 typedef struct {
@@ -17,7 +19,9 @@ typedef struct {
 
 // What item 0 decided and all items carry out.
 typedef struct {
-    int go;       // 1: the observation goes on to the next stage
+    int go;       // 1: an observation waits for the next stage
+    float xx;     // the square of its x
+    float gg;     // and of its g
     int row;      // of skills that takes the observation
     int blend;    // 1: it is moved towards the observation, 0: it starts again from it
     int decision; // Decision

@@ -1,6 +1,6 @@
 """Whole rollouts on a device: policy, skills, exploration and market in one kernel.
 
-Read shape, program, packing, skills, tables, scenario_tables, passes, play.
+Read shape, sizes, program, packing, skills, tables, scenario_tables, passes, play.
 """
 
 from opencl.rollout.play import Rollout

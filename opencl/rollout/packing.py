@@ -10,7 +10,7 @@ from backtest.agent.kinds import Weights
 from backtest.agent.scenario_weights import ScenarioWeights
 from backtest.agent.weights import PolicyWeights
 from backtest.market.layout import Array
-from opencl.rollout.program import QUERY_WIDTH, RolloutProgram
+from opencl.rollout.sizes import QUERY_WIDTH, Sizes
 
 
 def distinct(policies: Sequence[object]) -> tuple[list[int], list[int]]:
@@ -22,46 +22,46 @@ def distinct(policies: Sequence[object]) -> tuple[list[int], list[int]]:
     return list(first.values()), [order[id(policy)] for policy in policies]
 
 
-def pack(made: RolloutProgram, policies: Sequence[Weights]) -> dict[str, Array]:
+def pack(sizes: Sizes, policies: Sequence[Weights]) -> dict[str, Array]:
     """Return the weights of all policies by the name of the kernel argument, float32.
 
     Raises:
-        ValueError: a policy has another shape than the program.
+        ValueError: a policy has another shape.
     """
-    made.shape.check(policies)
-    rows = [{**_first(made, w), **_rest(made, w)} for w in policies]
+    sizes.shape.check(policies)
+    rows = [{**_first(sizes, w), **_rest(sizes, w)} for w in policies]
     return {name: np.stack([row[name] for row in rows]).astype(np.float32) for name in rows[0]}
 
 
-def _rest(made: RolloutProgram, w: Weights) -> dict[str, Array]:
+def _rest(sizes: Sizes, w: Weights) -> dict[str, Array]:
     """Return everything behind the first layer."""
-    heads, atoms, h2 = made.shape.heads, made.shape.atoms, made.shape.hidden[1]
-    width1, width2 = made.hidden
+    heads, atoms, h2 = sizes.shape.heads, sizes.shape.atoms, sizes.shape.hidden[1]
+    width1, width2 = sizes.hidden
     w2 = padded(w.W2, width2, width1)
-    w3 = np.zeros((len(heads), made.head, width2), np.float32)
-    b3 = np.zeros((len(heads), made.head), np.float32)
+    w3 = np.zeros((len(heads), sizes.head, width2), np.float32)
+    b3 = np.zeros((len(heads), sizes.head), np.float32)
     w3[:, :atoms, :h2] = w.W_head.reshape(-1, atoms, h2)[heads]
     b3[:, :atoms] = w.b_head.reshape(-1, atoms)[heads]
     rows = w3.reshape(-1, width2)
     return {
-        "w2": w2.T if made.group else w2,
+        "w2": w2.T if sizes.group else w2,
         "b2": padded(w.b2, width2),
-        "w3": rows.T if made.group else rows,
+        "w3": rows.T if sizes.group else rows,
         "b3": b3,
         "z": w.z,
         "alpha": w.alpha,
     }
 
 
-def _first(made: RolloutProgram, w: Weights) -> dict[str, Array]:
+def _first(sizes: Sizes, w: Weights) -> dict[str, Array]:
     """Return queries, and the first layer's weights of what the bar alone does not decide."""
     if isinstance(w, PolicyWeights):
-        w1 = w.W1_portfolio.T if made.group else w.W1_portfolio
+        w1 = w.W1_portfolio.T if sizes.group else w.W1_portfolio
         return {"query": np.zeros(0), "w1": w1, "b1": w.b1}
     return {
         "query": _queries(w),
-        "w1": _interpretation(made, w),
-        "b1": padded(w.b1, made.hidden[0]),
+        "w1": _interpretation(sizes, w),
+        "b1": padded(w.b1, sizes.hidden[0]),
     }
 
 
@@ -75,15 +75,15 @@ def _queries(w: ScenarioWeights) -> Array:
     return np.concatenate(groups)
 
 
-def _interpretation(made: RolloutProgram, w: ScenarioWeights) -> Array:
+def _interpretation(sizes: Sizes, w: ScenarioWeights) -> Array:
     """Return W1 as [stack, S, h1, 3*L] (lanes) or [stack, S, 3*L, h1] (group).
 
     The network's columns are [stack][3][S][L]; the kernels finish one scenario after the other.
     """
-    shape = made.shape
+    shape = sizes.shape
     columns = (shape.stack_size, 3, shape.scenarios, shape.latent)
-    w1 = padded(w.W1, made.hidden[0], w.W1.shape[1]).reshape(-1, *columns)
-    order = (1, 3, 2, 4, 0) if made.group else (1, 3, 0, 2, 4)
+    w1 = padded(w.W1, sizes.hidden[0], w.W1.shape[1]).reshape(-1, *columns)
+    order = (1, 3, 2, 4, 0) if sizes.group else (1, 3, 0, 2, 4)
     return w1.transpose(order)
 
 

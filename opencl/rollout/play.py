@@ -158,8 +158,8 @@ class Rollout:
         made, queue, n = self.made, self._in_order(timed), count * each
         first, weights_of = distinct(policies)
         own = [policies[i] for i in first]
-        arrays: dict[str, Array] = dict(pack(made, own))
-        banks, bank_of = task_banks(made, skills)
+        arrays: dict[str, Array] = dict(pack(made.sizes, own))
+        banks, bank_of = task_banks(made.sizes, skills)
         tables = self._tables(own, weights_of, [s.step if s is not None else None for s in skills])
         parts = np.zeros((count, 4), np.int32)
         parts[:, 0], parts[:, 1], parts[:, 2] = weights_of, tables.table_of, bank_of
@@ -247,7 +247,7 @@ class Rollout:
                 f"budget is {self.budget}; use fewer policies a launch, a smaller network, or a "
                 "larger budget"
             )
-        todo = list(passes(start, steps, most, self.made.tile))
+        todo = list(passes(start, steps, most, self.made.sizes.tile))
         bars = max(self._whole(tables), *(part.bars for part in todo))
         planned = bars * tables.bar_bytes
         if planned + outputs > self.device.global_memory:
@@ -293,9 +293,8 @@ class _Walk:
             part: after the passes of its group before it.
             cut: groups have more than one pass, so states are kept between them.
         """
-        rollout, made = self.rollout, self.rollout.made
-        n = self.counts[0]
-        tape = rollout.tape
+        rollout, made, sizes = self.rollout, self.rollout.made, self.rollout.made.sizes
+        n, tape = self.counts[0], rollout.tape
         self.bar_events += self.tables.fill(self.queue, part.first_bar - tape.start, part.bars)
         tiles = len(part.episodes)
         if part.group != self.group:
@@ -304,15 +303,15 @@ class _Walk:
             if cut:
                 self.carried["memory"] = empty(made.device, n, STATE.dtype)
                 self.carried["living"] = empty(made.device, n, np.uint8)
-            if made.past and (cut or made.group):
-                history = (tiles, made.past, made.tile)
+            if sizes.past and (cut or sizes.group):
+                history = (tiles, sizes.past, sizes.tile)
                 self.carried["history"] = empty(made.device, history, np.float32)
         arrays = {**self.arrays, **self.carried}
         table, found = self.tables.buffers
         event = made.kernel(
             self.queue,
-            (tiles * made.items,),
-            (made.items,),
+            (tiles * sizes.items,),
+            (sizes.items,),
             *rollout.rows.arguments,
             rollout.x.buffer,
             table,

@@ -18,7 +18,8 @@ from backtest.agent.scenario_layout import CALENDAR
 from backtest.agent.scenario_weights import NORM_EPS, ScenarioWeights
 from backtest.agent.weights import N_BAR
 from opencl.buffers import DeviceArray, empty, upload
-from opencl.rollout.program import SUM_LANES, RolloutProgram
+from opencl.rollout.program import RolloutProgram
+from opencl.rollout.sizes import SUM_LANES
 from opencl.rollout.skills import step_bank
 from opencl.rollout.tables import FLOAT, Layer, dense
 
@@ -69,9 +70,9 @@ class Forecasts:
 
     def _normalise(self, queue: Any, hidden: DeviceArray, bars: int, layer: Layer) -> Any:
         """Enqueue `bar_norm` on what a layer left and return its event."""
-        width = np.int32(layer.shape[1])
+        sizes = np.int32(bars), np.int32(layer.shape[1])
         return self.made.program.kernel("bar_norm")(
-            queue, (bars,), self.made.alone, hidden.buffer, width, NORM_EPS
+            queue, *self.made.over(bars), hidden.buffer, *sizes, NORM_EPS
         )
 
 
@@ -169,7 +170,7 @@ class ScenarioTables:
             if id(w) not in weights:
                 weights[id(w)] = _weights(made, w, known)
             if step is not None and id(step) not in banks:
-                arrays = step_bank(made, step, N_BAR)
+                arrays = step_bank(made.sizes, step, N_BAR)
                 banks[id(step)] = {k: upload(made.device, v) for k, v in arrays.items()}
             key_dim = 0 if step is None else step.keys.shape[1]
             self.tables.append(_Table(weights[id(w)], banks.get(id(step)), key_dim))
@@ -179,13 +180,15 @@ class ScenarioTables:
         )
         self.width = max(table.weights.forecaster.layers[0].shape[1] for table in self.tables)
         latent = made.shape.step_dim * FLOAT
-        self.bar_bytes = len(first) * (made.bar_row * FLOAT + 1) + latent + 2 * self.width * FLOAT
-        self.largest = max(len(first) * made.bar_row * FLOAT, latent)
+        self.bar_bytes = (
+            len(first) * (made.sizes.bar_row * FLOAT + 1) + latent + 2 * self.width * FLOAT
+        )
+        self.largest = max(len(first) * made.sizes.bar_row * FLOAT, latent)
 
     def allocate(self, bars: int, whole: int) -> None:
         """Make room for this many bars, and for forecasts of the whole tape unless `whole` is 0."""
         shape = (len(self.tables), bars)
-        self.table = empty(self.made.device, (*shape, self.made.bar_row), np.float32)
+        self.table = empty(self.made.device, (*shape, self.made.sizes.bar_row), np.float32)
         banks = any(table.bank is not None for table in self.tables)
         self.found = empty(self.made.device, shape, np.int8) if banks else None
         self.whole = whole
@@ -218,18 +221,18 @@ class ScenarioTables:
         def layer(x: DeviceArray, layer: Layer, parts: int, at: int) -> Any:
             return dense(
                 made, queue, x, layer, out, bars * parts,
-                first=inside * parts, parts=parts, first_out=row, out_stride=made.bar_row, at=at,
+                first=inside * parts, parts=parts, first_out=row,
+                out_stride=made.sizes.bar_row, at=at,
             )  # fmt: skip
 
         events = [
-            layer(hidden, weights.forecaster.share, 1, made.share_at),
-            kernel("bar_share")(queue, (bars,), made.alone, out.buffer, np.int32(row)),
+            layer(hidden, weights.forecaster.share, 1, made.sizes.share_at),
+            kernel("bar_share")(queue, *made.over(bars), out.buffer, np.int32(row), np.int32(bars)),
             kernel("bar_calendar")(
                 queue,
-                (shape.scenarios * shape.latent, bars),
-                None,
+                *made.across(shape.scenarios * shape.latent, bars),
                 *(a.buffer for a in (self.x, self.column, *weights.calendar, out)),
-                *(np.int32(i) for i in (first, row)),
+                *(np.int32(i) for i in (first, row, bars)),
             ),
         ]
         found, shift = None, None
@@ -240,7 +243,12 @@ class ScenarioTables:
         normal = (weights.norm.buffer, weights.position.buffer, found, shift, out.buffer)
         events.append(
             kernel("bar_tokens")(
-                queue, (tokens, bars), None, *normal, np.int32(row), np.float32(NORM_EPS)
+                queue,
+                *made.across(tokens, bars),
+                *normal,
+                np.int32(row),
+                np.int32(bars),
+                NORM_EPS,
             )
         )
         return events
@@ -262,14 +270,14 @@ class ScenarioTables:
         if table.key_dim == shape.step_dim:
             tokens = shape.scenarios * shape.horizon
             events.append(layer(self.forecasts.latent, table.weights.project, tokens, 0))
-            source, at, stride = self.table, row, made.bar_row
+            source, at, stride = self.table, row, made.sizes.bar_row
         sizes = (at, row, stride, table.key_dim, bank["keys"].shape[1])
         names = ("keys", "center", "entries", "disagree")
         arrays = (source, *(bank[name] for name in names), self.found)
         events.append(
             made.program.kernel("bar_search")(
                 queue,
-                *(((SUM_LANES * bars,), (SUM_LANES,)) if made.group else ((bars,), made.alone)),
+                *(((SUM_LANES * bars,), (SUM_LANES,)) if made.sizes.group else ((bars,), (1,))),
                 *(array.buffer for array in arrays),
                 *(np.int32(i) for i in sizes),
             )

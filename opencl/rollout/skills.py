@@ -10,7 +10,7 @@ import numpy as np
 from backtest.agent.bank.snapshot import Snapshot
 from backtest.market.layout import Array
 from opencl.rollout.packing import distinct, padded
-from opencl.rollout.program import SUM_LANES, RolloutProgram
+from opencl.rollout.sizes import SUM_LANES, Sizes
 
 NO_ENTRY = np.array([0, 0, np.inf, -1], np.float32)
 
@@ -24,12 +24,12 @@ class PolicySkills:
 
 
 def task_banks(
-    made: RolloutProgram, skills: Sequence[PolicySkills | None]
+    sizes: Sizes, skills: Sequence[PolicySkills | None]
 ) -> tuple[dict[str, Array], list[int]]:
     """Return the task banks of all policies by kernel argument, and each policy's bank or -1.
 
     Raises:
-        ValueError: a bank holds more skills than the program, or has other dimensions.
+        ValueError: a bank holds more skills than the shape says, or has other dimensions.
     """
     found = [given.task if given is not None else None for given in skills]
     present = [snapshot for snapshot in found if snapshot is not None]
@@ -38,19 +38,19 @@ def task_banks(
     bank_of = [-1 if snapshot is None else next(own) for snapshot in found]
     rows = []
     for i in first:
-        snapshot, dim = present[i], made.shape.task_dim
-        check(made, snapshot, "task", dim, dim)
-        keys, entries = _live(made, snapshot, made.task_row)
-        if not made.group:  # search_lanes reads four keys at a time, lane after lane
-            blocks = keys.reshape(-1, 4, made.task_row // SUM_LANES, SUM_LANES)
+        snapshot, dim = present[i], sizes.shape.task_dim
+        check(sizes, snapshot, "task", dim, dim)
+        keys, entries = _live(sizes, snapshot, sizes.task_row)
+        if not sizes.group:  # search_lanes reads four keys at a time, lane after lane
+            blocks = keys.reshape(-1, 4, sizes.task_row // SUM_LANES, SUM_LANES)
             keys = blocks.transpose(0, 3, 2, 1)
         rows.append(
             {
                 "bank_keys": keys,
-                "center": padded(snapshot.center, made.task_row),
+                "center": padded(snapshot.center, sizes.task_row),
                 "entries": entries,
-                "disagree": disagreement(made, snapshot),
-                "shift": padded(snapshot.shift, made.slots, made.task_row),
+                "disagree": disagreement(sizes, snapshot),
+                "shift": padded(snapshot.shift, sizes.slots, sizes.task_row),
             }
         )
     if not rows:
@@ -58,35 +58,35 @@ def task_banks(
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}, bank_of
 
 
-def step_bank(made: RolloutProgram, snapshot: Snapshot, n_bar: int) -> dict[str, Array]:
+def step_bank(sizes: Sizes, snapshot: Snapshot, n_bar: int) -> dict[str, Array]:
     """Return a step bank by argument of `bar_search`; its keys are contexts or market features.
 
     Raises:
-        ValueError: it holds more skills than the program, or has other dimensions.
+        ValueError: it holds more skills than the shape says, or has other dimensions.
     """
-    dim = made.shape.step_dim
-    check(made, snapshot, "step", dim if snapshot.keys.shape[1] == dim else n_bar, dim)
+    dim = sizes.shape.step_dim
+    check(sizes, snapshot, "step", dim if snapshot.keys.shape[1] == dim else n_bar, dim)
     width = SUM_LANES * -(-snapshot.keys.shape[1] // SUM_LANES)
-    keys, entries = _live(made, snapshot, width)
+    keys, entries = _live(sizes, snapshot, width)
     return {
         "keys": keys,
         "center": padded(snapshot.center, width),
         "entries": entries,
-        "disagree": disagreement(made, snapshot),
+        "disagree": disagreement(sizes, snapshot),
         "shift": np.ascontiguousarray(snapshot.shift, np.float32),
     }
 
 
-def check(made: RolloutProgram, snapshot: Snapshot, bank: str, most: int, dim: int) -> None:
+def check(sizes: Sizes, snapshot: Snapshot, bank: str, most: int, dim: int) -> None:
     """Refuse a snapshot that does not fit the network.
 
     Raises:
         ValueError: says what differs.
     """
     slots, key_dim = snapshot.keys.shape
-    if slots > made.shape.slots:
+    if slots > sizes.shape.slots:
         raise ValueError(
-            f"a {bank} bank of {slots} slots in a rollout made for {made.shape.slots}; "
+            f"a {bank} bank of {slots} slots in a rollout made for {sizes.shape.slots}; "
             "Shape.slots says how many a bank may hold"
         )
     exact = bank == "task" or most == dim
@@ -97,14 +97,14 @@ def check(made: RolloutProgram, snapshot: Snapshot, bank: str, most: int, dim: i
         )
 
 
-def _live(made: RolloutProgram, snapshot: Snapshot, width: int) -> tuple[Array, Array]:
+def _live(sizes: Sizes, snapshot: Snapshot, width: int) -> tuple[Array, Array]:
     """Return the keys [slots, width] and entries [slots, 4] of the slots that may be retrieved.
 
     An entry is (norm of the key, bonus, threshold, slot); slots stay in order, so ties do too.
     """
     live = np.flatnonzero(snapshot.eligible)
-    keys = padded(snapshot.keys[live], made.slots, width)
-    entries = np.tile(NO_ENTRY, (made.slots, 1))
+    keys = padded(snapshot.keys[live], sizes.slots, width)
+    entries = np.tile(NO_ENTRY, (sizes.slots, 1))
     entries[: len(live), 0] = snapshot.norms[live]
     entries[: len(live), 1] = snapshot.bonus[live]
     entries[: len(live), 2] = snapshot.threshold
@@ -112,9 +112,9 @@ def _live(made: RolloutProgram, snapshot: Snapshot, width: int) -> tuple[Array, 
     return keys, entries
 
 
-def disagreement(made: RolloutProgram, snapshot: Snapshot) -> Array:
+def disagreement(sizes: Sizes, snapshot: Snapshot) -> Array:
     """Return the pairs of slots whose directions disagree, uint8[slots, slots]."""
-    out = np.zeros((made.slots, made.slots), np.uint8)
+    out = np.zeros((sizes.slots, sizes.slots), np.uint8)
     n = len(snapshot.disagree)
     out[:n, :n] = snapshot.disagree
     return out

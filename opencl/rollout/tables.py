@@ -17,7 +17,8 @@ from backtest.market.layout import Array
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.devices import Device
 from opencl.rollout.packing import padded
-from opencl.rollout.program import BARS_PER_ITEM, RolloutProgram
+from opencl.rollout.program import RolloutProgram
+from opencl.rollout.sizes import BARS_PER_ITEM
 
 FLOAT = 4  # bytes
 COLUMNS = 8  # outputs that an item of bar_dense computes
@@ -90,11 +91,11 @@ class MlpTables:
         """Upload the weights of distinct policies; `table_of` is each launched policy's place."""
         self.made, self.x, self.table_of = made, x, table_of
         self.layers = [Layer.up(made.device, p.W1_bar, p.b1) for p in policies]
-        self.bar_bytes = self.largest = len(policies) * made.bar_row * FLOAT
+        self.bar_bytes = self.largest = len(policies) * made.sizes.bar_row * FLOAT
 
     def allocate(self, bars: int, whole: int) -> None:
         """Make room for this many bars."""
-        shape = (len(self.layers), bars, self.made.bar_row)
+        shape = (len(self.layers), bars, self.made.sizes.bar_row)
         self.table = empty(self.made.device, shape, np.float32)
 
     def fill(self, queue: Any, first: int, bars: int) -> list[Any]:
@@ -148,8 +149,7 @@ def dense(
     sizes = (first, stride or n_in, n_in, n_out, rows, parts, first_out)
     return made.program.kernel("bar_dense")(
         queue,
-        (-(-n_out // COLUMNS), -(-rows // BARS_PER_ITEM)),
-        None,
+        *made.across(-(-n_out // COLUMNS), -(-rows // BARS_PER_ITEM)),
         *(array.buffer for array in (x, layer.weight, layer.bias, out)),
         *(np.int32(i) for i in (*sizes, out_stride or parts * n_out, at)),
         np.float32(least),

@@ -8,8 +8,9 @@ import pytest
 from backtest.agent.bank import ABSTAIN, MISS, Bank, Decision, SlotState
 from backtest.agent.bank.rough import rough_bank, rough_parameters, rough_rows
 from backtest.agent.bank.utility import influence_of
-from opencl import retrieval
+from opencl import bank_program, retrieval
 from opencl.bank import DeviceBank
+from opencl.devices import select
 from tests.opencl.bank_scenes import assert_same_banks, assert_same_results, copy_of
 
 F32 = np.float32
@@ -67,6 +68,24 @@ def test_whole_streams_of_many_banks(device, seed):
     assert_same_results(expected, seen)
     assert_same_banks(after, on_device.read())
     assert on_device.counters == [bank.counters for bank in after]
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """Programs whose items share sums, a lane each, four 64s a bank."""
+    monkeypatch.setattr(bank_program, "by_group", lambda device: True)
+    bank_program.bank_program.cache_clear()
+    yield
+    bank_program.bank_program.cache_clear()
+
+
+def test_items_that_share_sums_find_the_same(as_on_a_gpu):
+    for seed in range(LIVES):
+        new, h, g, expected, after = life(seed)
+        on_device = DeviceBank(select(), new)
+        assert_same_results(expected, on_device.update_rows(h, g))
+        assert_same_banks(after, on_device.read())
+    assert bank_program.bank_sizes(select())["ITEMS"] == 256
 
 
 def test_the_streams_reach_every_decision_and_state():

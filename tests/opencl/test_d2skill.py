@@ -13,7 +13,8 @@ from backtest.agent.bank.lifecycle import tick
 from backtest.agent.bank.ordered import cosines, square
 from backtest.agent.bank.records import CELL, HEAD, SKILL
 from backtest.agent.bank.rough import rough_bank, rough_parameters
-from opencl.bank import FILES, DeviceBank, bank_sizes
+from opencl.bank import DeviceBank
+from opencl.bank_program import FILES, bank_sizes
 from opencl.buffers import empty, upload
 from tests.opencl.bank_scenes import assert_same_banks, copy_of
 
@@ -23,63 +24,62 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void test_stage(
     __global long *uses, __global float *keys, __global float *directions,
     __global float *corrections, __global BankCell *cells, __global float *cell_keys,
     __global float *cell_sum, __global long *counters, __global float *x, __global float *g,
-    __global float *unit, __local float *sum, __global const float *near, const int stage,
-    const int row, const int blend, const float size, __global int *out)
+    __global float *unit, __local float *part, __local float *sum, __local Plan *plan,
+    __global const float *near, const int stage, const int row, const int blend, const float size,
+    __global int *out)
 {
-    __local float part[CHUNK * PART_ROW];
-    __local Plan plan;
     const int m = get_group_id(0), j = get_local_id(0);
     const BankView b = bank_view(&rules, m, head, skills, uses, keys, directions, corrections,
                                  cells, cell_keys, cell_sum, counters);
-    const Work w = work_of(&rules, m, x, g, unit, part, sum, &plan);
+    const Work w = work_of(&rules, m, x, g, unit, part, sum, plan);
     const int all = rules.slots + rules.pool;
     for (int r = j; near != 0 && r < 2 * all + rules.cells; r += ITEMS) {
         sum[r] = near[r];
     }
     if (j == 0) {
-        plan.size = size;
-        plan.target = plan.slot = plan.row = plan.decision = MISS;
-        plan.freed = 0;
-        plan.blend = blend;
+        plan->size = size;
+        plan->target = plan->slot = plan->row = plan->decision = MISS;
+        plan->freed = 0;
+        plan->blend = blend;
     }
     fence();
     if (stage == 0) {
-        tick_all(&rules, &b, &w);
+        tick_all(&rules, &b, &w, true);
     } else if (stage == 1) {
-        direction_ema(&rules, &b, &w, row);
+        direction_ema(&rules, &b, &w, row, true);
     } else if (stage == 2) {
-        vector_update(&rules, &b, &w, row, blend != 0);
+        vector_update(&rules, &b, &w, row, blend != 0, true);
     } else if (stage == 3) {
-        promote_slot(&rules, &b, row, blend);
+        promote_slot(&rules, &b, row, blend, true);
     } else if (stage == 4) {
-        empty_vectors(&rules, &b, row);
+        empty_vectors(&rules, &b, row, true);
     } else if (stage == 5) {
         if (j == 0) {
-            out[0] = match_slot(&rules, &b, sum, sum + all, &plan);
+            out[0] = match_slot(&rules, &b, sum, sum + all, plan);
         }
     } else if (stage == 6) {
         if (j == 0) {
-            propose_candidate(&rules, &b, sum, sum + all, &plan);
+            propose_candidate(&rules, &b, sum, sum + all, plan);
         }
     } else {
         if (j == 0) {
-            cell_leader(&rules, &b, sum + 2 * all, &plan);
+            cell_leader(&rules, &b, sum + 2 * all, plan);
         }
         fence();
-        cell_update(&rules, &b, &w);
+        cell_update(&rules, &b, &w, true);
         if (j == 0) {
-            out[0] = plan.cell;
-            out[1] = plan.opened;
-            out[2] = plan.count;
+            out[0] = plan->cell;
+            out[1] = plan->opened;
+            out[2] = plan->count;
         }
     }
     fence();
     if (j == 0 && stage < 7) {
-        out[1] = plan.row;
-        out[2] = plan.blend;
-        out[3] = plan.decision;
-        out[4] = plan.slot;
-        out[5] = plan.target;
+        out[1] = plan->row;
+        out[2] = plan->blend;
+        out[3] = plan->decision;
+        out[4] = plan->slot;
+        out[5] = plan->target;
     }
 }
 """
@@ -111,7 +111,7 @@ class Stage:
         out = empty(bank.device, 6, np.int32)
         near = None if self.near is None else upload(bank.device, self.near).buffer
         bank._launch(
-            "test_stage", *(w.buffer for w in bank._work), bank._local(), near, np.int32(stage),
+            "test_stage", *(w.buffer for w in bank._work), *bank._local(), near, np.int32(stage),
             np.int32(row), np.int32(blend), self.size, out.buffer,
         )  # fmt: skip
         return out.read().tolist()

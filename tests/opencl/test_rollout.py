@@ -51,7 +51,7 @@ def small_tiles_on_cpus(device):
     rollout_program.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         if device.kind == "cpu":
-            patch.setattr("opencl.rollout.program.TILE", 8)
+            patch.setattr("opencl.rollout.sizes.TILE", 8)
         yield
     rollout_program.cache_clear()
 
@@ -285,11 +285,11 @@ def test_a_network_too_large_for_local_memory_is_refused(device):
 def test_a_smaller_tile_gives_the_same_bits(device, monkeypatch):
     settings = {"stage_round": STREAM, "epsilon": 0.2} | RECORD
     whole = made(device, "group").run(policies(), starts(), STEPS, KEYS, **settings)
-    monkeypatch.setattr("opencl.rollout.program.TILE", 4)
+    monkeypatch.setattr("opencl.rollout.sizes.TILE", 4)
     tape, x = scene()
     run = Rollout(device, tape, x, Shape(HIDDEN, ATOMS, ALL), "group")
     run.made = RolloutProgram(device, run.made.shape, "group")
-    assert run.made.tile == 4
+    assert run.made.sizes.tile == 4
     same(whole, run.run(policies(), starts(), STEPS, KEYS, **settings))
 
 

@@ -9,7 +9,7 @@ from backtest.agent.bank.lifecycle import tick
 from backtest.agent.bank.ordered import ordered_sum, square
 from backtest.agent.bank.records import HEAD, SKILL
 from backtest.agent.bank.state import COUNTERS
-from opencl.bank import FILES, bank_sizes
+from opencl.bank_program import FILES, bank_sizes
 from opencl.bank_state import rules_record
 from opencl.buffers import empty, upload
 from tests.opencl.wrapping import assert_same_records, evaluate

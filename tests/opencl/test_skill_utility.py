@@ -13,7 +13,8 @@ from backtest.agent.bank.lifecycle import close_collection
 from backtest.agent.bank.ordered import ordered_sum
 from backtest.agent.bank.records import SKILL
 from backtest.agent.bank.state import COUNTERS
-from opencl.bank import DeviceBank, bank_sizes
+from opencl.bank import DeviceBank
+from opencl.bank_program import bank_sizes
 from opencl.bank_state import rules_record
 from tests.opencl.bank_scenes import assert_same_banks, copy_of
 from tests.opencl.wrapping import evaluate

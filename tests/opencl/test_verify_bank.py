@@ -3,7 +3,7 @@
 import pytest
 
 from opencl import programs, verify_bank
-from opencl.bank import bank_program
+from opencl.bank_program import bank_program
 from opencl.devices import select
 from opencl.retrieval import retrieval_program
 

@@ -97,47 +97,36 @@ def entries(trials: Sequence[Trial], banks: Sequence[str], paths: Mapping[str, s
     """Return what validation says of every variant, `none` first; one of them is chosen.
 
     Args:
-        trials: everything that was tried.
+        trials: everything that was tried; each bank at least once.
         banks: names of the banks.
-        paths: files by name.
+        paths: of the policies `none` and `finetune`.
     """
-    tops = {name: best([t for t in trials if t.variant == name]) for name in banks}
-    candidates: dict[str, Trial | None] = dict(tops)
-    passed = {name: top for name, top in tops.items() if top is not None and adopted(top)}
-    if len(banks) > 1:
-        both = best([t for t in trials if t.variant == "both"])
-        candidates["both"] = both
-        if both is not None and adopted(both, list(tops.values())):
-            passed["both"] = both
+    tried = {
+        name: [one for one in trials if one.variant == name]
+        for name in (*banks, *(["both"] if len(banks) > 1 else []), FINETUNE)
+    }
+    tops = {name: best(found) for name, found in tried.items()}
+    needs = {"both": [tops[name] for name in banks]}
+    passed = {
+        name: top
+        for name, top in tops.items()
+        if top is not None and name != FINETUNE and adopted(top, needs.get(name, ()))
+    }
     choice = chosen(passed)
-    base: dict[str, Any] = {"adopted": False, "policy": paths[NONE]}
-    empty = {"validation_delta": None, "validation_low": None, "validation_high": None}
-    entries = [
+    base = Trial(NONE, {}, 0, np.zeros(0), Interval(None, None, None, 0))
+    # a gain that is undefined at every strength is told of the first
+    shown = [base, *(tops[name] or found[0] for name, found in tried.items() if found)]
+    return [
         {
-            **base,
-            **empty,
-            "variant": NONE,
-            "alpha": {},
-            "chosen": choice == NONE,
-            "decisions_changed_validation": 0,
+            "variant": one.variant,
+            "alpha": dict(one.alpha),
+            "adopted": one.variant in passed,
+            "chosen": one.variant == choice,
+            "validation_delta": one.delta.value,
+            "validation_low": one.delta.low,
+            "validation_high": one.delta.high,
+            "decisions_changed_validation": one.changed,
+            "policy": paths[FINETUNE if one.variant == FINETUNE else NONE],
         }
+        for one in shown
     ]
-    tuned = [t for t in trials if t.variant == FINETUNE]
-    for name, top in (*candidates.items(), *((FINETUNE, t) for t in tuned)):
-        tried = [t for t in trials if t.variant == name]
-        one = top or tried[0]
-        entries.append(
-            {
-                **base,
-                "variant": name,
-                "alpha": dict(one.alpha),
-                "adopted": name in passed,
-                "chosen": choice == name,
-                "validation_delta": one.delta.value,
-                "validation_low": one.delta.low,
-                "validation_high": one.delta.high,
-                "decisions_changed_validation": one.changed,
-                "policy": paths[FINETUNE if name == FINETUNE else NONE],
-            }
-        )
-    return entries

@@ -14,6 +14,7 @@ from opencl.formation.evaluation import evaluate, judge_alone, judge_together, l
 from tests.backtest.agent.bank.plain import plain, put
 from tests.opencl.bank_scenes import assert_same_banks, copy_of
 from tests.opencl.formation.scene import START, actor_of, columns, ground_of
+from tests.skills import SLOTS
 
 N, EPISODES, STEPS, ROUNDS = 260, 8, 16, 2
 CLOSE, STATES = columns(N)
@@ -80,6 +81,26 @@ def test_the_same_bars_without_skills_with_each_bank_and_with_each_skill(made, p
     again = copies(given)
     evaluate(actor, ground, again)
     assert_same_banks(banks.values(), again.values())
+
+
+def test_each_skill_is_judged_by_the_episodes_it_had_alone(played):
+    actor = actor_of("skills.bank.alpha=3.0", "skills.evaluate_rounds=1")
+    ground = ground_of(actor, CLOSE, STATES)
+    banks, _ = collect(actor, ground, actor.new_banks())
+    live = {name: live_slots(bank) for name, bank in banks.items()}
+    evaluate(actor, ground, banks)
+    _, sets, out = played[-1]
+    earned = pnl(out, 1000.0).sum(axis=0).reshape(len(sets), EPISODES)
+    place = 3
+    for name, slots in live.items():
+        want = np.zeros(SLOTS)
+        for slot in slots:
+            gain = (earned[place] - earned[0]) / earned[0].std(ddof=1)
+            want[slot] = 0.1 * np.clip(gain, -1, 1).mean()
+            place += 1
+        assert len(slots) > 1 and np.unique(want).size > 1
+        np.testing.assert_allclose(banks[name].state.utility, want, rtol=1e-4, atol=1e-7)
+    assert place == len(sets)
 
 
 def test_uses_misses_and_abstentions_are_counted(made, played):

@@ -1,7 +1,5 @@
 """A scenario network, its bars, and banks that its contexts meet; what the rollout's tests play."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from backtest import rng
@@ -60,7 +58,7 @@ class Scene:
         self.policies, self.skills = [], []
         for w in self.weights:
             steps = step_context(w, bar_context(w, self.x))
-            task = snapshot_of(task_context(w, self.x, portfolio), 6, w.task_dim, seed, 0.5)
+            task = snapshot_of(task_context(w, self.x, portfolio), 6, w.task_dim, seed, 0.2)
             step = snapshot_of(steps, 7, w.step_dim, seed + 1, 0.3)
             features = snapshot_of(self.x[:, :42], 5, w.step_dim, seed + 2, 0.2)
             banks = (None, (task, None), (None, step), (task, step), (None, features))
@@ -74,11 +72,15 @@ class Scene:
     def rollout(self, device, variant, shape=None, budget=None):
         return Rollout(device, self.tape, self.x, shape or self.shape, variant, budget)
 
-    def play(self, rollout, skills="all", **settings):
-        """All variants of both policies; skills = None plays them without any."""
-        given = self.skills if skills == "all" else skills
-        asked = {"stage_round": STREAM, "epsilon": 0.2, **RECORD, **settings}
-        return rollout.run(self.policies, self.start, STEPS, self.keys, skills=given, **asked)
+    def launch(self, rollout, skills="all", policies=slice(None), episodes=slice(None)):
+        """Enqueue variants of both policies; skills = None plays them without any."""
+        given = self.skills[policies] if skills == "all" else skills
+        start, keys = self.start[policies, episodes], self.keys[policies]
+        asked = {"stage_round": STREAM, "epsilon": 0.2, "skills": given, **RECORD}
+        return rollout.launch(self.policies[policies], start, STEPS, keys, **asked)
+
+    def play(self, rollout, skills="all", **chosen):
+        return self.launch(rollout, skills, **chosen).read()
 
     def expected(self, seen):
         """NumPy's slots and action values, given the slots of all banks are NumPy's.
@@ -90,7 +92,7 @@ class Scene:
         values = np.empty(seen.values.shape, np.float32)
         for i, (w, skills) in enumerate(zip(self.policies, self.skills, strict=True)):
             mine = slice(i * E, (i + 1) * E)
-            banks = replace(skills) if skills else PolicySkills()
+            banks = skills or PolicySkills()
             past = np.zeros((E, older, w.task_dim), np.float32)
             for t in range(STEPS):
                 x = self.x[seen.start[mine] + t - START]
