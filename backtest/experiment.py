@@ -198,7 +198,7 @@ class FoldMarket:
 
     @property
     def collection(self) -> Window:
-        """Bars that skills are formed on: the train window, or what the policy did not see of it."""
+        """Bars that skills are formed on: the train window, or what the policy left of it."""
         start = self.learning.stop if self.config.skills.collect_from else self.fold.train.start
         return Window(start, self.fold.train.stop)
 

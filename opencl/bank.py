@@ -18,7 +18,7 @@ from opencl.bank_program import CHUNK, bank_program, bank_sizes
 from opencl.bank_state import pack, rules_record, unpack
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.devices import Device
-from opencl.retrieval import PART_ROW, DeviceSnapshots, Floats, Ints, tiles
+from opencl.retrieval import PART_ROW, DeviceSnapshots, Floats, Ints, by_group, tiles
 
 Array = npt.NDArray[Any]
 
@@ -235,8 +235,9 @@ class DeviceBank:
         for part in tiles(slots.shape[1], 2 * before[:, :1].nbytes):
             mine = np.ascontiguousarray(slots[:, part])
             out = empty(self.device, mine.shape, np.float32)
+            group = 64 if by_group(self.device) else 1
             self._program.kernel("bank_influence")(
-                self.device.queue, (64 * mine.size,), (64,), self._rules,
+                self.device.queue, (group * mine.size,), (group,), self._rules,
                 self._up(before[:, part]), self._up(after[:, part]), shift,
                 self._up(mine), np.int32(mine.shape[1]), out.buffer,
             )  # fmt: skip
@@ -268,10 +269,8 @@ class DeviceBank:
         self._check(influence, (self.count, episodes, steps), "influence")
         if deltas is not None:
             self._check(deltas, (count, episodes), "deltas")
-        self._program.kernel("bank_episodes")(
-            self.device.queue, (64 * self.count,), (64,), self._rules,
-            *(self._arrays[name].buffer for name in SCALARS),
-            self._up(self._slots(slots)), self._up(influence),
+        self._launch_each(
+            "bank_episodes", self._up(self._slots(slots)), self._up(influence),
             None if deltas is None else self._up(deltas), np.int32(episodes), np.int32(steps),
         )  # fmt: skip
 

@@ -16,13 +16,8 @@ CHUNK = 32  # rows of lanes in local memory, 8 KiB
 
 
 def bank_sizes(device: Device) -> dict[str, int]:
-    """Return the constants that the kernels are specialised to.
-
-    ITEMS share one bank; on a GPU they are four times the 64 lanes of a sum.
-    """
-    shared = by_group(device)
-    items = 256 if shared else 64
-    return {"ITEMS": items, "CHUNK": CHUNK, "PART_ROW": PART_ROW, "WHOLE_ROWS": int(not shared)}
+    """Return the constants that the kernels are specialised to; ITEMS share one bank."""
+    return {"ITEMS": 256 if by_group(device) else 1, "CHUNK": CHUNK, "PART_ROW": PART_ROW}
 
 
 @cache

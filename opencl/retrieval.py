@@ -27,7 +27,7 @@ FIELDS = ("center", "keys", "norms", "eligible", "bonus", "disagree", "threshold
 
 
 def by_group(device: Device) -> bool:
-    """Return whether items of a group share a sum, a lane each; else each item adds whole rows."""
+    """Return whether a group shares a sum, one item a lane; else one item adds lanes in vectors."""
     return device.kind == "gpu"
 
 

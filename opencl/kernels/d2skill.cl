@@ -6,8 +6,7 @@
 //   aggregation cells                                       skill_cells.cl
 //   InfluencePartial, -Accumulate, -Total, Utility          skill_utility.cl
 //   GatherCorrection                                        here
-// An observation waits in x, g and unit: [M][key_dim], [M][dim], [M][dim]. Local memory comes as
-// arguments: PoCL carries what one item wrote to a variable past a barrier, where others changed it.
+// An observation waits in x, g and unit: [M][key_dim], [M][dim], [M][dim].
 
 // The arrays of bank m.
 inline BankView bank_view(const BankRules *p, const int m, __global BankHead *head,
@@ -45,27 +44,24 @@ inline Work work_of(const BankRules *p, const int m, __global float *x, __global
     return w;
 }
 
-// The cells take what waits in x and g; a full one puts its mean in their place. Begins and ends
-// behind a fence, as all stages here.
+// The cells take what waits in x and g; a full one puts its mean in their place, else nothing waits
+// any more. Begins and ends behind a fence, as all stages here.
 inline void aggregate(const BankRules *p, const BankView *b, const Work *w)
 {
-    const bool on = w->plan->go != 0 && p->aggregate > 1;
-    const int cells = on ? p->cells : 0;
-    metric_rows(w, b->cell_keys, w->x, p->key_dim, cells, w->sum);
-    for (int c = get_local_id(0); c < cells; c += ITEMS) {
+    metric_rows(w, b->cell_keys, w->x, p->key_dim, p->cells, w->sum);
+    for (int c = get_local_id(0); c < p->cells; c += ITEMS) {
         w->sum[c] = known_cosine(w->sum[c], w->plan->xx, b->cells[c].key_square);
     }
     fence();
-    if (on && get_local_id(0) == 0) {
+    if (get_local_id(0) == 0) {
         cell_leader(p, b, w->sum, w->plan);
     }
     fence();
-    cell_update(p, b, w, on);
+    cell_update(p, b, w);
     fence();
-    const int cell = on ? w->plan->cell : 0;
-    metric_squares(w, b->cell_keys + (long)cell * p->key_dim, on ? p->key_dim : 0, w->g,
-                   on ? p->dim : 0, w->sum);
-    if (on && get_local_id(0) == 0) {
+    const int cell = w->plan->cell;
+    metric_squares(w, b->cell_keys + (long)cell * p->key_dim, p->key_dim, w->g, p->dim, w->sum);
+    if (get_local_id(0) == 0) {
         b->cells[cell].key_square = w->plan->xx = w->sum[0];
         w->plan->gg = w->sum[1];
         w->plan->go = w->plan->count != 0;
@@ -76,10 +72,11 @@ inline void aggregate(const BankRules *p, const BankView *b, const Work *w)
 // Tick, and the tests of |g|: whether what waits teaches anything.
 inline void admit(const BankRules *p, const BankView *b, const Work *w)
 {
-    const bool on = w->plan->go != 0;
     const bool finite = isfinite(w->plan->xx) && isfinite(w->plan->gg);
-    tick_all(p, b, w, on && finite);
-    if (on && get_local_id(0) == 0) {
+    if (finite) { // of the whole group
+        tick_all(p, b, w);
+    }
+    if (get_local_id(0) == 0) {
         const float size = sqrt(w->plan->gg);
         w->plan->go = finite && size > 0.0f && !too_small(b->head, size);
         w->plan->size = size;
@@ -93,28 +90,29 @@ inline void admit(const BankRules *p, const BankView *b, const Work *w)
 // Match what waits, or confirm, restart or seed a candidate; the result is in w->plan.
 inline void learn(const BankRules *p, const BankView *b, const Work *w)
 {
-    const bool on = w->plan->go != 0;
-    const int all = on ? p->slots + p->pool : 0;
-    for (int d = get_local_id(0); on && d < p->dim; d += ITEMS) {
-        w->unit[d] = w->g[d] / w->plan->size;
+    const int all = p->slots + p->pool;
+    const float size = w->plan->size;
+    for (int d = get_local_id(0); d < p->dim; d += ITEMS) {
+        w->unit[d] = w->g[d] / size;
     }
     fence();
     __local float *key = w->sum, *way = w->sum + all;
     metric_rows(w, b->keys, w->x, p->key_dim, all, key);
     metric_rows(w, b->directions, w->unit, p->dim, all, way);
-    metric_rows(w, w->unit, w->unit, p->dim, on, way + all);
+    metric_rows(w, w->unit, w->unit, p->dim, 1, way + all);
     for (int r = get_local_id(0); r < all; r += ITEMS) {
         key[r] = known_cosine(key[r], w->plan->xx, b->skills[r].key_square);
         way[r] = known_cosine(way[r], way[all], b->skills[r].direction_square);
     }
     fence();
-    if (on && get_local_id(0) == 0 && !match_slot(p, b, key, way, w->plan)) {
+    if (get_local_id(0) == 0 && !match_slot(p, b, key, way, w->plan)) {
         propose_candidate(p, b, key, way, w->plan);
     }
     fence();
-    const int row = on ? w->plan->row : 0;
-    vector_update(p, b, w, row, w->plan->blend != 0, on);
-    promote_slot(p, b, row, w->plan->target, on && w->plan->freed != 0);
+    vector_update(p, b, w, w->plan->row, w->plan->blend != 0);
+    if (w->plan->freed) { // of the whole group
+        promote_slot(p, b, w->plan->row, w->plan->target);
+    }
 }
 
 // Rows h [M][rows][key_dim], g [M][rows][dim], h_norm [M][rows] or null; row r of bank m is used if
@@ -125,8 +123,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16
     __global float *corrections, __global BankCell *cells, __global float *cell_keys,
     __global float *cell_sum, __global long *counters, __global const float *center,
     __global float *x, __global float *g_, __global float *unit, __local float *part,
-    __local float *sum, __local Plan *plan, __global const float *h, __global const float *g, __global const float *h_norm,
-    __global const int *counts, const int rows, __global int *decision, __global int *slot)
+    __local float *sum, __local Plan *plan, __global const float *h, __global const float *g,
+    __global const float *h_norm, __global const int *counts, const int rows,
+    __global int *decision, __global int *slot)
 {
     const int m = get_group_id(0), j = get_local_id(0);
     const BankRules *p = &rules;
@@ -154,14 +153,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16
             plan->slot = MISS;
         }
         fence();
-        // A GPU skips stages of the whole group, a CPU passes their barriers (see skill_metric.cl).
-        if (WHOLE_ROWS || (plan->go && p->aggregate > 1)) {
+        // whether to go on is the same for all items
+        if (plan->go && p->aggregate > 1) {
             aggregate(p, &b, &w);
         }
-        if (WHOLE_ROWS || plan->go) {
+        if (plan->go) {
             admit(p, &b, &w);
         }
-        if (WHOLE_ROWS || plan->go) {
+        if (plan->go) {
             learn(p, &b, &w);
         }
         if (j == 0) {
@@ -186,7 +185,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16
     w.part = part;
     w.sum = sum;
     w.plan = plan;
-    tick_all(&rules, &b, &w, true);
+    tick_all(&rules, &b, &w);
 }
 
 // DirectionEMA: turn slot slots[m] of bank m (MISS: none) towards g [M][dim]; turned [M].
@@ -213,15 +212,17 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16
         b.counters[COUNT_NON_FINITE] += row != MISS && !isfinite(gg);
         b.counters[COUNT_DIRECTION_UPDATES] += turns;
     }
-    for (int d = j; turns && d < p->dim; d += ITEMS) {
-        w.g[d] = mine[d];
-        w.unit[d] = mine[d] / sqrt(gg);
-    }
-    fence();
-    direction_ema(p, &b, &w, max(row, 0), turns);
-    __global const float *direction = b.directions + (long)max(row, 0) * p->dim;
-    metric_rows(&w, direction, direction, p->dim, turns, sum);
-    if (turns && j == 0) {
-        b.skills[row].direction_square = sum[0];
+    if (turns) { // of the whole group
+        for (int d = j; d < p->dim; d += ITEMS) {
+            w.g[d] = mine[d];
+            w.unit[d] = mine[d] / sqrt(gg);
+        }
+        fence();
+        direction_ema(p, &b, &w, row);
+        __global const float *direction = b.directions + (long)row * p->dim;
+        metric_rows(&w, direction, direction, p->dim, 1, sum);
+        if (j == 0) {
+            b.skills[row].direction_square = sum[0];
+        }
     }
 }

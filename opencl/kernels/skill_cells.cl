@@ -46,17 +46,17 @@ inline void cell_leader(const BankRules *p, const BankView *b, __local const flo
 }
 
 // Add the observation to its cell; what a full cell emits takes the observation's place.
-inline void cell_update(const BankRules *p, const BankView *b, const Work *w, const bool on)
+inline void cell_update(const BankRules *p, const BankView *b, const Work *w)
 {
     const bool opened = w->plan->opened != 0;
     const int count = w->plan->count;
     __global float *key = b->cell_keys + (long)w->plan->cell * p->key_dim;
     __global float *sum = b->cell_sum + (long)w->plan->cell * p->dim;
-    for (int d = get_local_id(0); on && d < p->key_dim; d += ITEMS) {
+    for (int d = get_local_id(0); d < p->key_dim; d += ITEMS) {
         key[d] = opened ? w->x[d] : (1.0f - CELL_RATE) * key[d] + CELL_RATE * w->x[d];
         w->x[d] = count != 0 ? key[d] : w->x[d];
     }
-    for (int d = get_local_id(0); on && d < p->dim; d += ITEMS) {
+    for (int d = get_local_id(0); d < p->dim; d += ITEMS) {
         const float total = opened ? w->g[d] : sum[d] + w->g[d];
         sum[d] = count != 0 ? 0.0f : total;
         w->g[d] = count != 0 ? total / (float)count : w->g[d];

@@ -1,5 +1,5 @@
 // Kernels that judge the skills of M banks: influence of applications, utility, the end of a
-// collection. They read and write scalars of slots only; group or item m works on bank m.
+// collection. They read and write scalars of slots only; item m works on bank m.
 
 // The scalars of bank m.
 inline BankView bank_scalars(const BankRules *p, const int m, __global BankHead *head,
@@ -12,23 +12,33 @@ inline BankView bank_scalars(const BankRules *p, const int m, __global BankHead 
     return b;
 }
 
-// Influence of `rows` applications a bank, one group each: before, after [M][rows][dim], the
-// residuals at h and h + shift; slots [M][rows], 0 without one; shift [M][slots][dim].
-__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_influence(
+// Influence of `rows` applications a bank: before, after [M][rows][dim], the residuals at h and
+// h + shift; slots [M][rows], 0 without one; shift [M][slots][dim]. On a GPU a group of 64 takes a
+// row, on a CPU one item.
+__kernel void bank_influence(
     const BankRules rules, __global const float *before, __global const float *after,
     __global const float *shift, __global const int *slots, const int rows,
     __global float *influence)
 {
-    __local float part[64];
     const long row = get_group_id(0);
-    const int m = row / rows, i = get_local_id(0);
-    const int slot = max(slots[row], 0);
+    const int m = row / rows;
     const long at = row * rules.dim;
-    const float mine = influence_partial(before + at, after + at,
-                                         shift + ((long)m * rules.slots + slot) * rules.dim,
-                                         rules.dim, i, rules.trapezoid != 0);
-    const float total = group_sum(part, i, mine);
-    if (i == 0) {
+    __global const float *mine =
+        shift + ((long)m * rules.slots + max(slots[row], 0)) * rules.dim;
+    const bool trapezoid = rules.trapezoid != 0;
+#if ITEMS > 1
+    __local float part[64];
+    const int i = get_local_id(0);
+    const float total = group_sum(
+        part, i, influence_partial(before + at, after + at, mine, rules.dim, i, trapezoid));
+#else
+    float lane[64];
+    for (int i = 0; i < 64; i++) {
+        lane[i] = influence_partial(before + at, after + at, mine, rules.dim, i, trapezoid);
+    }
+    const float total = lanes_of(lane);
+#endif
+    if (get_local_id(0) == 0) {
         influence[row] = slots[row] < 0 ? 0.0f : total;
     }
 }
@@ -36,31 +46,22 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_influence(
 // Whole episodes in their order: add the influence of each step to its slot, then move the
 // utilities by the episode's Delta. slots, influence [M][episodes][steps], slot < 0: none;
 // delta [M][episodes], null: influence is only added.
-__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_episodes(
-    const BankRules rules, __global BankHead *head, __global BankSkill *skills,
-    __global long *counters, __global const int *slots, __global const float *influence,
-    __global const float *delta, const int episodes, const int steps)
+__kernel void bank_episodes(const BankRules rules, __global BankHead *head,
+                            __global BankSkill *skills, __global long *counters,
+                            __global const int *slots, __global const float *influence,
+                            __global const float *delta, const int episodes, const int steps)
 {
-    __local float part[64];
-    const int m = get_group_id(0), i = get_local_id(0);
-    const BankRules *p = &rules;
-    const BankView b = bank_scalars(p, m, head, skills, counters);
+    const int m = get_global_id(0);
+    const BankView b = bank_scalars(&rules, m, head, skills, counters);
     for (int e = 0; e < episodes; e++) {
-        const long at = ((long)m * episodes + e) * steps;
-        float refused = 0.0f;
-        for (int n = i; n < p->slots; n += 64) {
-            for (int t = 0; t < steps; t++) {
-                if (slots[at + t] == n && !influence_accumulate(b.skills + n, influence[at + t])) {
-                    refused = refused + 1.0f;
-                }
+        const long first = ((long)m * episodes + e) * steps;
+        for (long at = first; at < first + steps; at++) {
+            if (slots[at] >= 0 && !influence_accumulate(b.skills + slots[at], influence[at])) {
+                b.counters[COUNT_NON_FINITE] += 1;
             }
         }
-        refused = group_sum(part, i, refused);
-        if (i == 0) {
-            b.counters[COUNT_NON_FINITE] += (long)refused;
-        }
-        if (delta != 0) { // of the whole group
-            end_episode(p, &b, part, delta[(long)m * episodes + e]);
+        if (delta != 0) {
+            end_episode(&rules, &b, delta[(long)m * episodes + e]);
         }
     }
 }

@@ -1,7 +1,6 @@
-// A bank on a device, and ordered sums over its rows by a work-group of ITEMS items (whole 64s) that
-// share it. Scalars are moved by item 0, vectors by all items; `fence` stands between the two.
-// Stages take `on`, the same for all items: without it they meet at their barriers and do nothing
-// else. Some versions of PoCL do not compile barriers that whole groups pass or skip.
+// A bank on a device, and ordered sums over its rows, by a work-group of ITEMS items that share it:
+// whole 64s on a GPU, one item a lane of a sum; a single one on a CPU, with 16 lanes in a vector.
+// Scalars are moved by item 0, vectors by all items; `fence` stands between the two.
 
 // One bank's arrays. Rows of skills are `slots` slots, then `pool` candidates.
 typedef struct {
@@ -44,7 +43,13 @@ typedef struct {
     __local Plan *plan;
 } Work;
 
-inline void fence(void) { barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); }
+// Barriers are for groups: some versions of PoCL fail on those that a whole group passes or skips.
+inline void fence(void)
+{
+#if ITEMS > 1
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+#endif
+}
 
 inline BankSkill no_skill(void)
 {
@@ -70,25 +75,18 @@ inline float metric_partial(__global const float *x, __global const float *y, co
 // sum[r] = total of the lanes in row r of part.
 inline void metric_total(const Work *w, const int count, __local float *sum)
 {
-    barrier(CLK_LOCAL_MEM_FENCE);
+    fence();
     for (int r = get_local_id(0); r < count; r += ITEMS) {
         sum[r] = lanes_total(w->part + r * PART_ROW);
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    fence();
 }
 
-// sum[r] = ordered sum of rows[r]*x, [count][dim]. On a GPU the 64s of items share the rows, each
-// item one lane; on a CPU, which runs the items one after the other, each takes whole rows.
+// sum[r] = ordered sum of rows[r]*x, [count][dim]; the 64s of items share the rows.
 inline void metric_rows(const Work *w, __global const float *rows, __global const float *x,
                         const int dim, const int count, __local float *sum)
 {
-#if WHOLE_ROWS
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int r = get_local_id(0); r < count; r += ITEMS) {
-        sum[r] = ordered_dot(rows + (long)r * dim, x, dim);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-#else
+#if ITEMS > 1
     const int i = get_local_id(0) % 64;
     for (int first = 0; first < count; first += CHUNK) {
         const int n = min(CHUNK, count - first);
@@ -98,6 +96,10 @@ inline void metric_rows(const Work *w, __global const float *rows, __global cons
         }
         metric_total(w, n, sum + first);
     }
+#else
+    for (int r = 0; r < count; r++) {
+        sum[r] = ordered_dot(rows + (long)r * dim, x, dim);
+    }
 #endif
 }
 
@@ -105,20 +107,16 @@ inline void metric_rows(const Work *w, __global const float *rows, __global cons
 inline void metric_squares(const Work *w, __global const float *x, const int nx,
                            __global const float *y, const int ny, __local float *sum)
 {
+#if ITEMS > 1
     const int i = get_local_id(0);
-#if WHOLE_ROWS
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (i == 0) {
-        sum[0] = ordered_dot(x, x, nx);
-        sum[1] = ordered_dot(y, y, ny);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-#else
     if (i < 64) {
         w->part[i] = metric_partial(x, x, nx, i);
         w->part[PART_ROW + i] = metric_partial(y, y, ny, i);
     }
     metric_total(w, 2, sum);
+#else
+    sum[0] = ordered_dot(x, x, nx);
+    sum[1] = ordered_dot(y, y, ny);
 #endif
 }
 

@@ -38,7 +38,18 @@ inline float lanes_sum(const Lanes s)
     return w.lo + w.hi;
 }
 
-// The same, of lanes that lie in local memory.
+// The same, of 64 floats of one work-item.
+inline float lanes_of(const float *lane)
+{
+    Lanes s;
+    s.a = vload16(0, lane);
+    s.b = vload16(1, lane);
+    s.c = vload16(2, lane);
+    s.d = vload16(3, lane);
+    return lanes_sum(s);
+}
+
+// The same, of 64 floats in local memory.
 inline float lanes_total(__local const float *lane)
 {
     Lanes s;
@@ -130,12 +141,7 @@ inline float score_slots_local(__local const float *x, const int stride, __globa
             lane[i] = lane[i] + x[(k + i) * stride] * key[k + i];
         }
     }
-    Lanes s;
-    s.a = vload16(0, lane);
-    s.b = vload16(1, lane);
-    s.c = vload16(2, lane);
-    s.d = vload16(3, lane);
-    return lanes_sum(s);
+    return lanes_of(lane);
 }
 
 // The same tree over one work-item's own 64 vectors: 16 sums side by side.

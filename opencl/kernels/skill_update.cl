@@ -20,22 +20,22 @@ inline BankSkill age_lifecycle(const BankRules *p, BankSkill s, const bool candi
 }
 
 // Make the vectors of a row zero, all items.
-inline void empty_vectors(const BankRules *p, const BankView *b, const int row, const bool on)
+inline void empty_vectors(const BankRules *p, const BankView *b, const int row)
 {
-    for (int d = get_local_id(0); on && d < p->key_dim; d += ITEMS) {
+    for (int d = get_local_id(0); d < p->key_dim; d += ITEMS) {
         b->keys[(long)row * p->key_dim + d] = 0.0f;
     }
-    for (int d = get_local_id(0); on && d < p->dim; d += ITEMS) {
+    for (int d = get_local_id(0); d < p->dim; d += ITEMS) {
         b->directions[(long)row * p->dim + d] = 0.0f;
         b->corrections[(long)row * p->dim + d] = 0.0f;
     }
 }
 
-// One tick of a whole bank, all items.
-inline void tick_all(const BankRules *p, const BankView *b, const Work *w, const bool on)
+// One tick of a whole bank, all items. Begins and ends behind a fence.
+inline void tick_all(const BankRules *p, const BankView *b, const Work *w)
 {
     const int all = p->slots + p->pool;
-    for (int r = get_local_id(0); on && r < all; r += ITEMS) {
+    for (int r = get_local_id(0); r < all; r += ITEMS) {
         const BankSkill before = b->skills[r];
         const BankSkill after = age_lifecycle(p, before, r >= p->slots);
         b->skills[r] = after;
@@ -43,11 +43,13 @@ inline void tick_all(const BankRules *p, const BankView *b, const Work *w, const
     }
     fence();
     int expired = 0;
-    for (int r = p->slots; on && r < all; r++) {
-        empty_vectors(p, b, r, w->sum[r] != 0.0f);
-        expired += w->sum[r] != 0.0f;
+    for (int r = p->slots; r < all; r++) {
+        if (w->sum[r] != 0.0f) {
+            empty_vectors(p, b, r);
+            expired++;
+        }
     }
-    if (on && get_local_id(0) == 0) {
+    if (get_local_id(0) == 0) {
         b->counters[COUNT_EXPIRED] += expired;
         b->counters[COUNT_TICKS] += 1;
     }
@@ -190,13 +192,11 @@ inline float clip_factor(const BankRules *p, const float length)
 
 // DirectionEMA: turn the direction of a row towards unit and rebuild its correction, all items.
 // Opposite vectors leave the direction as it is. Begins and ends behind a fence.
-inline void direction_ema(const BankRules *p, const BankView *b, const Work *w, const int row,
-                          const bool on)
+inline void direction_ema(const BankRules *p, const BankView *b, const Work *w, const int row)
 {
     __global float *direction = b->directions + (long)row * p->dim;
     __global float *correction = b->corrections + (long)row * p->dim;
-    const int i = get_local_id(0);
-    if (on && i < 64) {
+    for (int i = get_local_id(0); i < 64; i += ITEMS) {
         float turned = 0.0f, moved = 0.0f;
         for (int d = i; d < p->dim; d += 64) {
             const float u = p->keep_direction * direction[d] + p->beta_direction * w->unit[d];
@@ -209,18 +209,17 @@ inline void direction_ema(const BankRules *p, const BankView *b, const Work *w, 
         w->part[i] = turned;
         w->part[PART_ROW + i] = moved;
     }
-    metric_total(w, on ? 2 : 0, w->sum);
-    if (on) {
-        const bool turns = w->sum[0] >= LEAST_SQUARE;
-        const float length = sqrt(w->sum[0]);
-        const float factor = clip_factor(p, sqrt(w->sum[1]));
-        const float scale = b->skills[row].scale;
-        for (int d = i; d < p->dim; d += ITEMS) {
-            const float u = p->keep_direction * direction[d] + p->beta_direction * w->unit[d];
-            direction[d] = turns ? u / length : direction[d];
-            const float v = p->keep_correction * correction[d] + p->beta_correction * w->g[d];
-            correction[d] = p->full ? v * factor : direction[d] * scale;
-        }
+    metric_total(w, 2, w->sum);
+    const bool turns = w->sum[0] >= LEAST_SQUARE;
+    const float length = sqrt(w->sum[0]);
+    const float factor = clip_factor(p, sqrt(w->sum[1]));
+    const float scale = b->skills[row].scale;
+    for (int d = get_local_id(0); d < p->dim; d += ITEMS) {
+        const float u = p->keep_direction * direction[d] + p->beta_direction * w->unit[d];
+        const float v = p->keep_correction * correction[d] + p->beta_correction * w->g[d];
+        const float turned = turns ? u / length : direction[d];
+        direction[d] = turned;
+        correction[d] = p->full ? v * factor : turned * scale;
     }
     fence();
 }
@@ -228,25 +227,27 @@ inline void direction_ema(const BankRules *p, const BankView *b, const Work *w, 
 // VectorUpdate: move every vector of a row towards the observation, or start it again from it; all
 // items. Begins and ends behind a fence.
 inline void vector_update(const BankRules *p, const BankView *b, const Work *w, const int row,
-                          const bool blend, const bool on)
+                          const bool blend)
 {
     __global float *key = b->keys + (long)row * p->key_dim;
     __global float *direction = b->directions + (long)row * p->dim;
     __global float *correction = b->corrections + (long)row * p->dim;
-    for (int d = get_local_id(0); on && d < p->key_dim; d += ITEMS) {
+    for (int d = get_local_id(0); d < p->key_dim; d += ITEMS) {
         key[d] = blend ? p->keep_key * key[d] + p->beta_key * w->x[d] : w->x[d];
     }
-    if (on && !blend) {
+    if (blend) { // of the whole group
+        direction_ema(p, b, w, row);
+    } else {
         const float scale = b->skills[row].scale;
         const float factor = clip_factor(p, w->plan->size);
         for (int d = get_local_id(0); d < p->dim; d += ITEMS) {
             direction[d] = w->unit[d];
             correction[d] = p->full ? w->g[d] * factor : w->unit[d] * scale;
         }
+        fence();
     }
-    direction_ema(p, b, w, row, on && blend);
-    metric_squares(w, key, on ? p->key_dim : 0, direction, on ? p->dim : 0, w->sum);
-    if (on && get_local_id(0) == 0) {
+    metric_squares(w, key, p->key_dim, direction, p->dim, w->sum);
+    if (get_local_id(0) == 0) {
         b->skills[row].key_square = w->sum[0];
         b->skills[row].direction_square = w->sum[1];
     }
@@ -255,19 +256,17 @@ inline void vector_update(const BankRules *p, const BankView *b, const Work *w, 
 
 // PromoteSlot: commit candidate `row` to slot `target` (MISS: to none) and empty its place; all
 // items. Begins and ends behind a fence.
-inline void promote_slot(const BankRules *p, const BankView *b, const int row, const int target,
-                         const bool on)
+inline void promote_slot(const BankRules *p, const BankView *b, const int row, const int target)
 {
-    const bool copies = on && target != MISS;
-    for (int d = get_local_id(0); copies && d < p->key_dim; d += ITEMS) {
+    for (int d = get_local_id(0); target != MISS && d < p->key_dim; d += ITEMS) {
         b->keys[(long)target * p->key_dim + d] = b->keys[(long)row * p->key_dim + d];
     }
-    for (int d = get_local_id(0); copies && d < p->dim; d += ITEMS) {
+    for (int d = get_local_id(0); target != MISS && d < p->dim; d += ITEMS) {
         b->directions[(long)target * p->dim + d] = b->directions[(long)row * p->dim + d];
         b->corrections[(long)target * p->dim + d] = b->corrections[(long)row * p->dim + d];
     }
-    empty_vectors(p, b, row, on);
-    if (on && get_local_id(0) == 0) {
+    empty_vectors(p, b, row);
+    if (get_local_id(0) == 0) {
         BankSkill s = b->skills[row];
         b->skills[row] = no_skill();
         s.observations = s.streak;
@@ -275,7 +274,7 @@ inline void promote_slot(const BankRules *p, const BankView *b, const int row, c
         s.streak = s.clock = 0;
         s.state = SLOT_PROTECTED;
         s.protection = p->protection_age;
-        if (copies) {
+        if (target != MISS) {
             b->skills[target] = s;
             b->uses[target] = 0;
         }

@@ -1,4 +1,4 @@
-// Influence, utility and the end of a collection, by a work-group that shares a bank. Twin of
+// Influence, utility and the end of a collection, one work-item a bank. Twin of
 // backtest/agent/bank/utility.py and of close_collection in lifecycle.py.
 
 // InfluencePartial: lane i of the influence of one application of `shift`, [dim] each: half of
@@ -29,16 +29,17 @@ inline float influence_weight(const BankRules *p, const float influence)
     return p->utility_rule == RULE_ORIGINAL ? max(influence, 0.0f) : fabs(influence);
 }
 
-// InfluenceTotal: ordered sum of the weights of all slots, for every item of the group.
-inline float influence_total(const BankRules *p, __global const BankSkill *skills,
-                             __local float *part)
+// InfluenceTotal: ordered sum of the weights of all slots.
+inline float influence_total(const BankRules *p, __global const BankSkill *skills)
 {
-    const int i = get_local_id(0) % 64;
-    float s = 0.0f;
-    for (int n = i; n < p->slots; n += 64) {
-        s = s + influence_weight(p, skills[n].influence);
+    float lane[64];
+    for (int i = 0; i < 64; i++) {
+        lane[i] = 0.0f;
     }
-    return group_sum(part + get_local_id(0) / 64 * 64, i, s);
+    for (int n = 0; n < p->slots; n++) {
+        lane[n % 64] = lane[n % 64] + influence_weight(p, skills[n].influence);
+    }
+    return lanes_of(lane);
 }
 
 // Utility: what one paired Delta makes of one slot's utility.
@@ -53,27 +54,21 @@ inline float utility(const BankRules *p, const float old, const float influence,
     return old + rate * (delta - old);
 }
 
-// Move the utilities of a bank by one paired Delta and clear the influence; the first 64 items.
-inline void end_episode(const BankRules *p, const BankView *b, __local float *part,
-                        const float delta)
+// Move the utilities of a bank by one paired Delta and clear the influence.
+inline void end_episode(const BankRules *p, const BankView *b, const float delta)
 {
-    const int i = get_local_id(0);
     const bool signal = isfinite(delta) && fabs(delta) > LEAST_DELTA;
-    const float total = influence_total(p, b->skills, part);
-    float moved = 0.0f;
-    for (int n = i; i < 64 && n < p->slots; n += 64) {
+    const float total = influence_total(p, b->skills);
+    bool any = false;
+    for (int n = 0; n < p->slots; n++) {
         __global BankSkill *s = b->skills + n;
         const bool acted = signal && s->used != 0 && s->state != SLOT_CANDIDATE &&
                            influence_weight(p, s->influence) > 0.0f;
         s->utility = acted ? utility(p, s->utility, s->influence, total, delta) : s->utility;
         s->influence = 0.0f;
-        moved = acted ? 1.0f : moved;
+        any = any || acted;
     }
-    const bool any = group_sum(part + i / 64 * 64, i % 64, moved) > 0.0f;
-    if (i == 0) {
-        b->counters[any ? COUNT_UTILITY_UPDATES : COUNT_UTILITY_SKIPS] += 1;
-    }
-    fence();
+    b->counters[any ? COUNT_UTILITY_UPDATES : COUNT_UTILITY_SKIPS] += 1;
 }
 
 // One slot's utility after a round of solo rollouts of mean Delta; harmful: its 95 % interval lies
@@ -95,7 +90,7 @@ inline bool live(__global const BankSkill *s)
     return s->used != 0 && (s->state == SLOT_PROTECTED || s->state == SLOT_ACTIVE);
 }
 
-// End COLLECT: revive confirmed inactive slots, freeze the median scale and the mean |h| (item 0).
+// End COLLECT: revive confirmed inactive slots, freeze the median scale and the mean |h|.
 inline void close_collection(const BankRules *p, const BankView *b)
 {
     int count = 0;

@@ -155,6 +155,8 @@ class Rollout:
         skills = [None] * count if skills is None else skills
         if len(skills) != count:
             raise ValueError(f"skills of {len(skills)} policies for {count}")
+        if self.made.shape.kind == "mlp" and any(skills):
+            raise ValueError("skills extend the scenario network; this rollout plays kind mlp")
         made, queue, n = self.made, self._in_order(timed), count * each
         first, weights_of = distinct(policies)
         own = [policies[i] for i in first]
@@ -203,8 +205,6 @@ class Rollout:
     ) -> Tables:
         """Return the tables of distinct policies `own`; step banks are per launched policy."""
         if self.made.shape.kind == "mlp":
-            if any(step is not None for step in steps):
-                raise ValueError("skills extend the scenario network; this rollout plays kind mlp")
             return MlpTables(self.made, self.x, cast("list[PolicyWeights]", own), weights_of)
         weights = [cast("ScenarioWeights", own[i]) for i in weights_of]
         return ScenarioTables(self.made, self.x, self.forecasts, weights, steps)

@@ -8,6 +8,7 @@ import pytest
 from backtest.agent.bank import ABSTAIN, MISS, Bank, Decision, SlotState
 from backtest.agent.bank.rough import rough_bank, rough_parameters, rough_rows
 from backtest.agent.bank.utility import influence_of
+from opencl import bank as device_banks
 from opencl import bank_program, retrieval
 from opencl.bank import DeviceBank
 from opencl.devices import select
@@ -72,8 +73,9 @@ def test_whole_streams_of_many_banks(device, seed):
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch):
-    """Programs whose items share sums, a lane each, four 64s a bank."""
-    monkeypatch.setattr(bank_program, "by_group", lambda device: True)
+    """Programs of groups whose items share sums, one a lane."""
+    for module in (bank_program, device_banks):
+        monkeypatch.setattr(module, "by_group", lambda device: True)
     bank_program.bank_program.cache_clear()
     yield
     bank_program.bank_program.cache_clear()
@@ -86,6 +88,14 @@ def test_items_that_share_sums_find_the_same(as_on_a_gpu):
         assert_same_results(expected, on_device.update_rows(h, g))
         assert_same_banks(after, on_device.read())
     assert bank_program.bank_sizes(select())["ITEMS"] == 256
+    snapshots, slots = [b.snapshot(0.5) for b in after], np.zeros((len(after), 9), np.int32)
+    before, behind = np.random.default_rng(1).normal(0, 1, (2, *slots.shape, on_device.dim))
+    before, behind = before.astype(F32), behind.astype(F32)
+    seen = on_device.influence_rows(snapshots, before, behind, slots)
+    for i, (one, snapshot) in enumerate(zip(after, snapshots, strict=True)):
+        trapezoid = one.section.influence_rule == "trapezoid"
+        wanted = influence_of(before[i], behind[i], snapshot.shift[slots[i]], trapezoid=trapezoid)
+        np.testing.assert_array_equal(seen[i], wanted)
 
 
 def test_the_streams_reach_every_decision_and_state():

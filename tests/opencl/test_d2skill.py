@@ -44,15 +44,15 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void test_stage(
     }
     fence();
     if (stage == 0) {
-        tick_all(&rules, &b, &w, true);
+        tick_all(&rules, &b, &w);
     } else if (stage == 1) {
-        direction_ema(&rules, &b, &w, row, true);
+        direction_ema(&rules, &b, &w, row);
     } else if (stage == 2) {
-        vector_update(&rules, &b, &w, row, blend != 0, true);
+        vector_update(&rules, &b, &w, row, blend != 0);
     } else if (stage == 3) {
-        promote_slot(&rules, &b, row, blend, true);
+        promote_slot(&rules, &b, row, blend);
     } else if (stage == 4) {
-        empty_vectors(&rules, &b, row, true);
+        empty_vectors(&rules, &b, row);
     } else if (stage == 5) {
         if (j == 0) {
             out[0] = match_slot(&rules, &b, sum, sum + all, plan);
@@ -66,7 +66,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void test_stage(
             cell_leader(&rules, &b, sum + 2 * all, plan);
         }
         fence();
-        cell_update(&rules, &b, &w, true);
+        cell_update(&rules, &b, &w);
         if (j == 0) {
             out[0] = plan->cell;
             out[1] = plan->opened;

@@ -20,11 +20,12 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void test_sums(
         turned[2 * k] = x[i * padded + k];
     }
     by_local[i] = score_slots_local(turned, 2, key, padded);
-    total[i] = lanes_sum(lanes_zero());
+    float lane[64];
     for (int k = 0; k < 64; k++) {
-        turned[k] = key[k];
+        lane[k] = turned[k] = key[k];
     }
-    total[i] = total[i] + lanes_total(turned);
+    total[2 * i] = lanes_sum(lanes_zero()) + lanes_of(lane);
+    total[2 * i + 1] = lanes_total(turned);
 }
 
 __kernel void test_ordered_dot(__global const float *x, __global const float *y, const int dim,
@@ -127,18 +128,18 @@ def rows(n, dim, seed=0):
 
 @pytest.mark.parametrize("dim", [1, 63, 64, 65, 130, 192])
 def test_every_way_to_sum_is_the_ordered_sum(program, dim):
-    """score_slots, score_slots_local, score_slots_16, square_16, lanes_sum, lanes_total."""
+    """score_slots, score_slots_local, score_slots_16, square_16, lanes_sum, _of and _total."""
     x, padded = rows(16, dim)
     key, wide = rows(1, dim, seed=1)
     width = np.int32(padded.shape[1])
     item, local, total = evaluate(
         program, "test_sums", 16, padded, wide, width,
-        out=[np.empty(16, F32) for _ in range(3)], group=1,
+        out=[np.empty(16, F32), np.empty(16, F32), np.empty(32, F32)], group=1,
     )  # fmt: skip
     expected = ordered_sum(x * key)
     np.testing.assert_array_equal(item, expected)
     np.testing.assert_array_equal(local, expected)
-    np.testing.assert_array_equal(total, ordered_sum(wide[:, :64]).repeat(16))
+    np.testing.assert_array_equal(total, ordered_sum(wide[:, :64]).repeat(32))
     dot, square = evaluate(
         program, "test_sums_16", 1, np.ascontiguousarray(padded.T), wide, width,
         out=[np.empty(16, F32), np.empty(16, F32)],

@@ -88,12 +88,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void test_metrics(
     }
     fence();
     metric_squares(&w, x, dim, rows, dim, sum);
-    if (get_local_id(0) < 2) {
-        out[count + get_local_id(0)] = sum[get_local_id(0)];
+    if (get_local_id(0) == 0) {
+        out[count] = sum[0];
+        out[count + 1] = sum[1];
     }
     fence();
-    if (get_local_id(0) < 64) {
-        part[get_local_id(0)] = metric_partial(x, rows, dim, get_local_id(0));
+    for (int i = get_local_id(0); i < 64; i += ITEMS) {
+        part[i] = metric_partial(x, rows, dim, i);
     }
     metric_total(&w, 1, sum);
     if (get_local_id(0) == 0) {

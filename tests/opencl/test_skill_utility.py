@@ -41,28 +41,22 @@ __kernel void test_accumulate(__global const float *influence, __global BankSkil
     accepted[i] = influence_accumulate(s + i, influence[i]);
 }
 
-__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void test_utility(
-    const BankRules p, __global const BankSkill *s, const float delta, __global float *weight,
-    __global float *total, __global float *moved)
+__kernel void test_utility(const BankRules p, __global const BankSkill *s, const float delta,
+                           __global float *weight, __global float *total, __global float *moved)
 {
-    __local float part[64];
-    const float all = influence_total(&p, s, part);
-    for (int n = get_local_id(0); n < p.slots; n += 64) {
-        weight[n] = influence_weight(&p, s[n].influence);
-        total[n] = all;
-        moved[n] = utility(&p, s[n].utility, s[n].influence, all, delta);
-    }
+    const int n = get_global_id(0);
+    total[n] = influence_total(&p, s);
+    weight[n] = influence_weight(&p, s[n].influence);
+    moved[n] = utility(&p, s[n].utility, s[n].influence, total[n], delta);
 }
 
-__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void test_end_episode(
-    const BankRules p, __global const float *delta, __global BankSkill *skills,
-    __global long *counters)
+__kernel void test_end_episode(const BankRules p, __global const float *delta,
+                               __global BankSkill *skills, __global long *counters)
 {
-    __local float part[64];
     BankView b;
-    b.skills = skills + get_group_id(0) * p.slots;
-    b.counters = counters + get_group_id(0) * N_COUNTERS;
-    end_episode(&p, &b, part, delta[get_group_id(0)]);
+    b.skills = skills + get_global_id(0) * p.slots;
+    b.counters = counters + get_global_id(0) * N_COUNTERS;
+    end_episode(&p, &b, delta[get_global_id(0)]);
 }
 
 __kernel void test_solo_slot(const BankRules p, __global const float *mean,
@@ -132,8 +126,8 @@ def test_utility_influence_weight_and_influence_total(program, rule, slots):
     skills["state"], bank.state.state[:] = 3, 3
     delta = F32(0.4)
     weight, total, moved = evaluate(
-        program, "test_utility", 64, rules_record(bank), skills, delta,
-        out=[np.empty(slots, F32) for _ in range(3)], group=64,
+        program, "test_utility", slots, rules_record(bank), skills, delta,
+        out=[np.empty(slots, F32) for _ in range(3)],
     )  # fmt: skip
     influence = skills["influence"]
     expected = np.maximum(influence, 0) if rule == "original" else np.abs(influence)
@@ -151,8 +145,8 @@ def test_end_episode(program, rule):
     made = [drawn(seed, 12, utility_rule=rule) for seed in range(6)]
     made[5][0].state.influence[:] = made[5][1]["influence"] = 0  # nobody acted
     skills, counters = evaluate(
-        program, "test_end_episode", 6 * 64, rules_record(made[0][0]), deltas,
-        out=[np.stack([s for _, s in made]), np.zeros((6, len(COUNTERS)), np.int64)], group=64,
+        program, "test_end_episode", 6, rules_record(made[0][0]), deltas,
+        out=[np.stack([s for _, s in made]), np.zeros((6, len(COUNTERS)), np.int64)],
     )  # fmt: skip
     for i, (bank, _) in enumerate(made):
         bank.end_episode(deltas[i])

@@ -16,7 +16,7 @@ from backtest.agent.scenario_weights import (
 )
 from backtest.agent.weights import N_BAR
 from backtest.config import Network
-from backtest.market.layout import N_PORTFOLIO, Fill, Formula
+from backtest.market.layout import N_PORTFOLIO, End, Fill, Formula
 from backtest.market.rough import rough_params, rough_tape
 from opencl.rollout import PolicySkills, Rollout, Shape
 from tests.snapshots import snapshot_of
@@ -36,6 +36,8 @@ NETWORK = Network(
 )
 RECORD = {"portfolio": True, "trace": True, "values": True, "slots": True}
 COLUMNS = ("action", "reward", "equity", "end", "portfolio", "trace", "values", "slots")
+FEW = {"policies": slice(2, 4), "episodes": slice(0, 4)}  # step, both
+Q_TOLERANCE, AGREEMENT = 1e-5, 0.995
 VARIANTS = ("none", "task", "step", "both", "features")
 
 
@@ -111,6 +113,16 @@ class Scene:
                     now = interpret(w, x, portfolio, **both)
                     past = np.concatenate([now[:, None], past[:, :-1]], axis=1)
         return slots, values
+
+
+def check_values(seen, slots, values):
+    """Action values where the banks retrieved what NumPy's did, and how often they did."""
+    living = seen.end != End.DEAD
+    agree = (slots == seen.slots).all(axis=-1)
+    assert agree[living].mean() >= AGREEMENT
+    known = np.logical_and.accumulate(agree | ~living, axis=0)  # a stack remembers a difference
+    limit = Q_TOLERANCE * np.abs(values).max()
+    np.testing.assert_allclose(seen.values[known], values[known], atol=limit, rtol=0)
 
 
 def same(a, b, episodes_a=slice(None), episodes_b=slice(None), columns=COLUMNS):

@@ -1,0 +1,160 @@
+"""The scenario network in the loop, without skill banks, with each of them, and with both.
+
+Time is what all kernels of a launch took, those that fill the bar tables included; forecasts of the
+frozen forecaster are kept between launches, as in training. Launches of the four variants take
+turns, and an overhead is the median of the ratios within a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from backtest import rng
+from backtest.agent.random_policy import random_scenario
+from backtest.agent.scenario_weights import (
+    ScenarioWeights,
+    bar_context,
+    forward,
+    step_context,
+    task_context,
+)
+from backtest.agent.weights import N_BAR
+from backtest.config import Network
+from backtest.market.layout import BRANCHES, N_PORTFOLIO, Array
+from opencl.devices import Device
+from opencl.rollout import Launch, PolicySkills, Rollout, Shape
+from tests.bench.rows import REPEATS, Row
+from tests.bench.scene import gaussian_tape
+from tests.snapshots import snapshot_of
+
+SIZES = {"small": (8, 6, 8), "original": (21, 12, 16)}  # S, H, L
+HIDDEN, ATOMS, FORECASTER = (128, 128), 51, 128
+BARS = 4000
+GPU_ENVS, CPU_ENVS = (16_384, 65_536), (256, 1024)
+THRESHOLD = {"task": 0.5, "step": 0.3}  # about a fifth of the random contexts find a skill
+SAMPLE, SAMPLE_STEPS, TOLERANCE = 32, 4, 1e-5  # compared with NumPy before the clock starts
+KEYS = rng.key(0, "BENCH", "scenario")[None]
+GOAL = 15  # percent
+
+
+def run(device: Device, quick: bool = False) -> list[Row]:
+    """Measure one device."""
+    envs = GPU_ENVS if device.kind == "gpu" else CPU_ENVS
+    rows: list[Row] = []
+    for name, (scenarios, horizon, latent) in SIZES.items():
+        network = Network(
+            kind="scenario",
+            hidden=HIDDEN,
+            atoms=ATOMS,
+            scenarios=scenarios,
+            horizon=horizon,
+            latent=latent,
+            forecaster_hidden=FORECASTER,
+        )
+        scene = Scene(device, network)
+        scene.check()
+        for n in envs[:1] if quick else envs:
+            rows += scene.rows(name, n, quick)
+    return rows
+
+
+class Scene:
+    """A random policy of one size, its market, and a full bank of each kind."""
+
+    def __init__(self, device: Device, network: Network) -> None:
+        draw = np.random.default_rng(0)
+        self.x = draw.normal(0, 1, (BARS, N_BAR)).astype(np.float32)
+        self.policy = random_scenario(network)
+        self.network = network
+        shape = Shape(
+            network.hidden,
+            network.atoms,
+            tuple(BRANCHES),
+            "scenario",
+            network.scenarios,
+            network.horizon,
+            network.latent,
+            slots=network.scenarios,
+        )
+        self.rollout = Rollout(device, gaussian_tape(BARS), self.x, shape)
+        self.skills = variants(self.policy, self.x[:256])
+
+    def launch(self, n: int, steps: int, skills: PolicySkills | None, **asked: bool) -> Launch:
+        """Enqueue n greedy episodes from random bars."""
+        start = np.random.default_rng(n).integers(0, BARS - steps, (1, n))
+        return self.rollout.launch(
+            [self.policy], start, steps, KEYS, stage_round=0, skills=[skills], **asked
+        )
+
+    def check(self) -> None:
+        """Compare action values with NumPy's, with both banks; a difference is an error."""
+        skills = self.skills["both"]
+        assert skills is not None
+        seen = self.launch(
+            SAMPLE, SAMPLE_STEPS, skills, values=True, portfolio=True, slots=True
+        ).read()
+        assert seen.values is not None and seen.portfolio is not None and seen.slots is not None
+        for t in range(SAMPLE_STEPS):
+            x, portfolio = self.x[seen.start + t], np.ascontiguousarray(seen.portfolio[t])
+            q = forward(self.policy, x, portfolio, task=skills.task, step=skills.step)
+            gap = np.abs(q - seen.values[t]).max(axis=1) / np.abs(q).max()
+            if np.mean(gap > TOLERANCE) > 0.02:  # a cosine at the threshold may go either way
+                raise AssertionError(f"{self.rollout.device.name}: other values; not timed")
+
+    def rows(self, name: str, n: int, quick: bool) -> list[Row]:
+        """Measure the four variants with n episodes."""
+        gpu = self.rollout.device.kind == "gpu"
+        total = 2**22 if gpu else 2**15
+        steps = max(16, min(256, (total // 4 if quick else total) // n))
+        seconds: dict[str, list[float]] = {variant: [] for variant in self.skills}
+        for _ in range(REPEATS + 1):
+            for variant, skills in self.skills.items():
+                launch = self.launch(n, steps, skills, timed=True)
+                launch.event.wait()
+                seconds[variant].append(kernel_seconds(launch))
+        s, h, size = self.network.scenarios, self.network.horizon, self.network.latent
+        rows = []
+        for variant, skills in self.skills.items():
+            mine, base = seconds[variant][1:], seconds["none"][1:]  # the first does not count
+            over = 100 * (median(a / b for a, b in zip(mine, base, strict=True)) - 1)
+            hits = (self.launch(n, steps, skills, slots=True).read().slots >= 0).mean((0, 1))
+            detail = f"{steps} steps, {n * steps / BARS:,.1f} a bar"
+            if skills is not None:
+                detail = f"{over:+.1f} % of time (goal < {GOAL} %), hits {hits[0]:.0%} task, "
+                detail += f"{hits[1]:.0%} step; {s} skills a bank"
+            rate = n * steps / median(mine)
+            banks = {"none": "no bank", "both": "both banks"}.get(variant, f"{variant} bank")
+            what = f"scenario rollout S {s} H {h} L {size} ({name}), {banks}, {n:,} envs"
+            rows.append(Row(what, rate, "steps/s", detail))
+        return rows
+
+
+def variants(policy: ScenarioWeights, x: Array) -> dict[str, PolicySkills | None]:
+    """Return none, task, step and both, with keys from contexts of states x and random accounts."""
+    portfolio = np.random.default_rng(1).normal(0, 1, (len(x), N_PORTFOLIO)).astype(np.float32)
+    contexts = {
+        "task": task_context(policy, x, portfolio),
+        "step": step_context(policy, bar_context(policy, x)),
+    }
+    banks = {
+        name: snapshot_of(
+            rows, policy.scenarios, rows.shape[1], 2, THRESHOLD[name], strength=0.1, eligible=1.0
+        )
+        for name, rows in contexts.items()
+    }
+    return {
+        "none": None,
+        "task": PolicySkills(task=banks["task"]),
+        "step": PolicySkills(step=banks["step"]),
+        "both": PolicySkills(**banks),
+    }
+
+
+def kernel_seconds(launch: Launch) -> float:
+    """Return what all kernels of a finished, timed launch took."""
+    events: Sequence[Any] = (*launch.bar_events, *launch.events)
+    return sum((e.profile.end - e.profile.start) * 1e-9 for e in events)

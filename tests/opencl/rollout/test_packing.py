@@ -1,0 +1,127 @@
+"""Weights and banks in the order of the kernels: what is shared, padded, refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from backtest.agent.random_policy import random_policy, random_scenario
+from opencl.rollout import PolicySkills, Shape
+from opencl.rollout.packing import distinct, pack
+from opencl.rollout.sizes import Sizes
+from opencl.rollout.skills import step_bank, task_banks
+from tests.opencl.rollout.scene import NETWORK, shape_of
+from tests.snapshots import snapshot_of
+
+S, H, L = NETWORK.scenarios, NETWORK.horizon, NETWORK.latent
+TASK, STEP = 3 * S * L, S * H * L
+
+
+def sizes_of(group=False, **changed):
+    network = NETWORK.model_copy(update=changed)
+    return Sizes(shape_of(network), group, 2**16, "")
+
+
+def snapshot(dim, slots=6, width=None, seed=0):
+    contexts = np.random.default_rng(seed).normal(0, 1, (50, width or dim)).astype(np.float32)
+    return snapshot_of(contexts, slots, dim, seed)
+
+
+def test_equal_objects_are_one():
+    a, b = object(), object()
+    assert distinct([a, b, a, a, b]) == ([0, 1], [0, 1, 0, 0, 1])
+    assert distinct([]) == ([], [])
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_the_first_layer_follows_the_kernel_scenario_by_scenario(group):
+    """W1's columns are [stack][3][S][L]; the kernels read [stack][S] blocks of 3*L inputs."""
+    w = random_scenario(NETWORK.model_copy(update={"stack_size": 2}))
+    packed = pack(sizes_of(group, stack_size=2), [w])["w1"][0]
+    h1, padded = 18, 20
+    if group:
+        packed = packed.reshape(2, S, 3, L, padded).transpose(4, 0, 2, 1, 3)
+    else:
+        packed = packed.reshape(2, S, padded, 3, L).transpose(2, 0, 3, 1, 4)
+    np.testing.assert_array_equal(packed[:h1].reshape(h1, -1), w.W1)
+    assert not packed[h1:].any()
+
+
+def test_queries_begin_with_their_bias():
+    w = random_scenario(NETWORK)
+    query = pack(sizes_of(), [w])["query"][0]
+    n = S * L
+    np.testing.assert_array_equal(query[:n, 1:7], w.Wq_balance)
+    np.testing.assert_array_equal(query[n:, 1:], w.Wq_position)
+    np.testing.assert_array_equal(query[:, 0], np.concatenate([w.bq_balance, w.bq_position]))
+
+
+def test_ineligible_slots_are_not_searched_and_the_others_keep_their_numbers():
+    bank = replace(snapshot(TASK), eligible=np.array([0, 1, 0, 0, 1, 0], np.uint8))
+    packed, places = task_banks(sizes_of(True), [PolicySkills(bank), None, PolicySkills(bank)])
+    assert places == [0, -1, 0]
+    (entries,), (keys,) = packed["entries"], packed["bank_keys"]
+    assert entries[:, 3].tolist() == [1, 4, -1, -1, -1, -1, -1, -1]
+    np.testing.assert_array_equal(keys[:2, :TASK], bank.keys[[1, 4]])
+    np.testing.assert_array_equal(entries[:2, 0], bank.norms[[1, 4]])
+    assert not keys[2:].any() and not keys[:, TASK:].any()
+
+
+def test_no_bank_packs_nothing():
+    assert task_banks(sizes_of(), [None, PolicySkills()]) == ({}, [-1, -1])
+
+
+def test_a_step_bank_may_be_searched_by_features():
+    bank = step_bank(sizes_of(), snapshot(STEP, width=42), 115)
+    assert bank["keys"].shape == (8, 64) and bank["shift"].shape == (6, STEP)
+
+
+@pytest.mark.parametrize(
+    "bank, message",
+    [
+        (snapshot(TASK, slots=8), "8 slots in a rollout made for 7"),
+        (snapshot(TASK + 1), f"dimensions; the network's task context has {TASK}"),
+        (snapshot(TASK, width=42), "keys of 42"),
+    ],
+)
+def test_a_task_bank_that_does_not_fit_is_refused(bank, message):
+    with pytest.raises(ValueError, match=message):
+        task_banks(sizes_of(), [PolicySkills(bank)])
+
+
+@pytest.mark.parametrize(
+    "bank", [snapshot(STEP, slots=8), snapshot(STEP + 1), snapshot(STEP, width=116)]
+)
+def test_a_step_bank_that_does_not_fit_is_refused(bank):
+    with pytest.raises(ValueError, match="a step bank"):
+        step_bank(sizes_of(), bank, 115)
+
+
+def test_policies_of_another_shape_are_refused():
+    mlp = Shape((8, 8), 11, ("direction",))
+    mlp.check([random_policy((8, 8), 11)])
+    with pytest.raises(ValueError, match=r"hidden \(8, 9\), atoms 11 in a rollout of hidden"):
+        mlp.check([random_policy((8, 9), 11)])
+    with pytest.raises(ValueError, match="scenarios 3"):
+        mlp.check([random_scenario(NETWORK)])
+    other = NETWORK.model_copy(update={"top_k": 1})
+    for wrong in (random_policy(NETWORK.hidden, 11), random_scenario(other)):
+        with pytest.raises(ValueError, match="top_k 0; a rollout plays policies of one shape"):
+            shape_of(NETWORK).check([wrong])
+
+
+@pytest.mark.parametrize("size, slots", [((21, 12, 16), 21), ((8, 6, 8), 8)])
+def test_a_gpu_has_room_for_the_original_sizes(monkeypatch, size, slots):
+    """48 KiB of local memory, the whole tile of 32 episodes, all branches."""
+    monkeypatch.setattr("opencl.rollout.sizes.TILE", 32)
+    branches = ("direction", "magnitude", "order", "urgency")
+    shape = Shape((128, 128), 51, branches, "scenario", *size, slots=slots)
+    sizes = Sizes(shape, True, 48 * 1024, "")
+    assert sizes.tile == 32
+    c = sizes.defines()
+    rows = c["LOGIT_ROWS"] + c["ROOM_ROWS"] + 13 + c["N_HEADS"]
+    assert rows * c["ROW"] * 4 + 2 * 4 * c["TILE"] <= 48 * 1024
+    # what takes turns fits: sums of a search beside h1, interpretations beside h2
+    assert c["SEARCH_BLOCK"] >= 1
+    assert c["SEARCH_BLOCK"] * 4 * (c["GROUP"] + 1) <= c["LOGIT_ROWS"] * c["ROW"]
+    assert max(3 * size[2] * c["CHUNK"], c["SLOTS"] + 1) <= c["ROOM_ROWS"]
