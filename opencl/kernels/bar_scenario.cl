@@ -1,5 +1,5 @@
 // The scenario network's parts that depend on the bar alone and are no dense layers: scenario
-// weights, calendar queries, tokens. Rows of a table as in scenario_lanes.cl; bar 0 of a
+// weights, calendar queries, tokens. Rows of a table as in queries_lanes.cl; bar 0 of a
 // launch is row `first_row` of all tables, bar `first` of the states. Global sizes name the fastest
 // dimension first.
 
@@ -26,7 +26,7 @@ __kernel void bar_share(__global float *restrict table, // [...][BAR_ROW]
     }
 }
 
-// Calendar queries into a table; column holds the N_CALENDAR places in a bar's state they read.
+// Calendar queries into a table, and what they read; column holds its N_CALENDAR places in a state.
 // Global size (SCENARIOS*LATENT, bars or more).
 __kernel void bar_calendar(__global const float *restrict x,      // [...][N_BAR_PART]
                            __global const int *restrict column,   // [N_CALENDAR]
@@ -47,6 +47,11 @@ __kernel void bar_calendar(__global const float *restrict x,      // [...][N_BAR
         sum = fma(w, x[bar * N_BAR_PART + column[k]], sum);
     }
     table[row * BAR_ROW + CALENDAR_AT + e] = sum;
+    if (e == 0) {
+        for (int k = 0; k < N_CALENDAR; k++) {
+            table[row * BAR_ROW + INPUT_AT + k] = x[bar * N_BAR_PART + column[k]];
+        }
+    }
 }
 
 // Sum of the components.

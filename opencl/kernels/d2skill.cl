@@ -1,11 +1,11 @@
-// Kernels of M banks side by side: group m works on bank m, rows of one bank in their order. Stages
-// are inline functions, by the names of the D2Skill design:
+// Kernels of M banks side by side: group m (on a CPU one item) works on bank m, the rows of one bank
+// in their order. Stages are inline functions, by the names of the D2Skill design:
 //   ScoreSlots, ScoreFinalize, arg-max Partial and Merge    skill_score.cl
 //   MetricPartial                                           skill_metric.cl
 //   AgeLifecycle, CandidateLeader, VectorUpdate, DirectionEMA, PromoteSlot    skill_update.cl
 //   aggregation cells                                       skill_cells.cl
 //   InfluencePartial, -Accumulate, -Total, Utility          skill_utility.cl
-//   GatherCorrection                                        here
+//   GatherCorrection, and the search of many queries        skill_retrieval.cl
 // An observation waits in x, g and unit: [M][key_dim], [M][dim], [M][dim].
 
 // The arrays of bank m.
@@ -76,6 +76,7 @@ inline void admit(const BankRules *p, const BankView *b, const Work *w)
     if (finite) { // of the whole group
         tick_all(p, b, w);
     }
+    fence(); // all have read go and the squares
     if (get_local_id(0) == 0) {
         const float size = sqrt(w->plan->gg);
         w->plan->go = finite && size > 0.0f && !too_small(b->head, size);

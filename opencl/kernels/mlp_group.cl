@@ -2,8 +2,8 @@
 
 // Nothing of an earlier step is kept, and no bank is searched. Ends behind a barrier.
 inline void encode(const Policy *p, __local const int *place, __local const float *f, const int count,
-                   const int t, __global float *past, __local int *slot, __local float *h1,
-                   __local float *room)
+                   const int t, __global float *past, __local int *slot, __local int *unsure,
+                   __local float *h1, __local float *room)
 {
     const int j = get_local_id(0);
     float sum[TILE];

@@ -18,6 +18,7 @@ typedef struct {
     __global const float4 *entries;  // [SLOTS]: norm, bonus, threshold, slot (negative: no more)
     __global const uchar *disagree;  // [SLOTS][SLOTS]
     __global const float *shift;     // [SLOTS][TASK_ROW]
+    __global const float *guess;     // [SLOTS + GUESS + 1][GUESS]: V, R, sizes of guess_lanes
 } Policy;
 
 // The parts of one policy among those of all; parts is (weights, table, task bank or -1, 0).
@@ -28,7 +29,7 @@ inline Policy policy_at(const int4 parts, const long rows, __global const float 
                         __global const float *z, __global const float *alpha,
                         __global const float *keys, __global const float *center,
                         __global const float4 *entries, __global const uchar *disagree,
-                        __global const float *shift)
+                        __global const float *shift, __global const float *guess)
 {
     const long w = parts.x;
     const long bank = max(parts.z, 0);
@@ -49,6 +50,7 @@ inline Policy policy_at(const int4 parts, const long rows, __global const float 
     p.entries = parts.z < 0 ? 0 : entries + bank * SLOTS;
     p.disagree = disagree + bank * SLOTS * SLOTS;
     p.shift = shift + bank * SLOTS * TASK_ROW;
+    p.guess = guess + bank * (SLOTS + GUESS + 1) * GUESS;
     return p;
 }
 
@@ -82,8 +84,8 @@ inline void record_slots(__global char2 *slots, const long row, const bool decid
                          const Policy *p, const int bar_row)
 {
     if (slots != 0) {
-        const int step = p->found != 0 ? p->found[bar_row] : MISS;
-        slots[row] = decided ? (char2)((char)task, (char)step) : (char2)(MISS);
+        const int step = decided && p->found != 0 ? p->found[bar_row] : MISS;
+        slots[row] = (char2)((char)(decided ? task : MISS), (char)step);
     }
 }
 

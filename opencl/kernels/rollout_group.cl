@@ -15,7 +15,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
     __global const float *restrict z, __global const float *restrict alpha,
     __global const float *restrict bank_keys, __global const float *restrict center,
     __global const float4 *restrict entries, __global const uchar *restrict disagree,
-    __global const float *restrict shift,
+    __global const float *restrict shift, __global const float *restrict guess,
     __global const int4 *restrict parts,     // [policies], of policy_at
     __global const uint2 *restrict keys,     // [policies]
     __global const int *restrict episodes,   // [tiles][TILE], negative: none, those at the end
@@ -41,6 +41,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
     __local float q[N_HEADS * ROW];
     __local int place[TILE];
     __local int slot[TILE];
+    __local int unsure;
     const int j = get_local_id(0);
     const int tile = get_group_id(0);
     int count = 0;
@@ -49,7 +50,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
     }
     const int policy = episodes[tile * TILE] / per_policy;
     const Policy p = policy_at(parts[policy], rows, table, found, query, w1, b1, w2, b2, w3, b3, z, alpha,
-                               bank_keys, center, entries, disagree, shift);
+                               bank_keys, center, entries, disagree, shift, guess);
     const int columns = N_HEADS * HEAD;
     // surplus items shadow the last episode and write nothing
     const int own = episodes[tile * TILE + min(j, count - 1)];
@@ -86,7 +87,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
             break;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        encode(&p, place, f, count, t, past, slot, h1, h2);
+        encode(&p, place, f, count, t, past, slot, &unsure, h1, h2);
         float sum[TILE];
         for (int neuron = j; neuron < HIDDEN2; neuron += GROUP) {
             for (int e = 0; e < TILE; e++) {

@@ -13,7 +13,7 @@ __kernel void rollout_lanes(
     __global const float *restrict z, __global const float *restrict alpha,
     __global const float *restrict bank_keys, __global const float *restrict center,
     __global const float4 *restrict entries, __global const uchar *restrict disagree,
-    __global const float *restrict shift,
+    __global const float *restrict shift, __global const float *restrict guess,
     __global const int4 *restrict parts,     // [policies], of policy_at
     __global const uint2 *restrict keys,     // [policies]
     __global const int *restrict episodes,   // [tiles][LANES], negative: none, those at the end
@@ -43,7 +43,7 @@ __kernel void rollout_lanes(
     }
     const int policy = own[0] / per_policy;
     const Policy p = policy_at(parts[policy], rows, table, found, query, w1, b1, w2, b2, w3, b3, z, alpha,
-                               bank_keys, center, entries, disagree, shift);
+                               bank_keys, center, entries, disagree, shift, guess);
     EpisodeState state[LANES];
     bool alive[LANES];
     int place[LANES];

@@ -1,31 +1,6 @@
 // The scenario network up to the first trunk layer for GPUs: a work-group and its TILE episodes.
-// The bar table's rows as in scenario_lanes.cl. Interpretations of CHUNK scenarios at a time pass
-// through local memory; the task context is never stored, its elements are computed where used.
-
-// One query element of one episode: a bias and the weights of those portfolio floats whose bit is
-// set in mask; f is the episode's column.
-inline float project(__global const float *w, __local const float *f, const int mask)
-{
-    float sum = w[0];
-    int next = 1;
-    for (int k = 0; k < N_PORTFOLIO; k++) {
-        if (mask >> k & 1) {
-            sum = fma(w[next], f[k * ROW], sum);
-            next++;
-        }
-    }
-    return sum;
-}
-
-// Element e of an episode's task context [3][SCENARIOS][LATENT]; row is that of its bar.
-inline float query_element(const Policy *p, __global const float *row, __local const float *f, const int e)
-{
-    const int n = SCENARIOS * LATENT;
-    if (e >= 2 * n) {
-        return row[CALENDAR_AT + e - 2 * n];
-    }
-    return e < n ? project(p->query + 8 * e, f, BALANCE_MASK) : project(p->query + 8 * e, f, POSITION_MASK);
-}
+// Rows of the bar table as in queries_lanes.cl. Interpretations of CHUNK scenarios at a time pass
+// through local memory.
 
 // Scores of one query over the tokens become exp(score - best); returns their sum.
 inline float share(float *score)
@@ -77,73 +52,6 @@ inline void attend(const float *query, __global const float *token, const float 
     }
 }
 
-#if SLOTS > 0
-// Slot of the task bank, MISS or ABSTAIN for each episode. Items own lane j % 64 of four episodes
-// at a time; entry 0 is the query's square, entry n + 1 the dot product with key n. partial holds
-// SEARCH_BLOCK entries of four episodes, a row of GROUP + 1 floats each; total is [SLOTS + 1][ROW].
-inline void search_group(const Policy *p, __local const int *place, __local const float *f, const int count,
-                         const int t, __local float *partial, __local float *total, __local int *slot)
-{
-    const int j = get_local_id(0);
-    const int lane = j % 64;
-    int live = 0;
-    while (live < SLOTS && p->entries[live].w >= 0.0f) {
-        live++;
-    }
-    for (int pass = 0; pass < 64 * (TILE / 4); pass += GROUP) {
-        const int e0 = (pass + j) / 64 * 4; // surplus items have none
-        float4 x[TASK_ROUNDS];
-        for (int r = 0; r < TASK_ROUNDS; r++) {
-            const int e = lane + 64 * r;
-            x[r] = (float4)(0.0f);
-            if (e < TASK_DIM && e0 < TILE) {
-                float mine[4];
-                for (int i = 0; i < 4; i++) {
-                    __global const float *row = p->table + (long)(place[e0 + i] + t) * BAR_ROW;
-                    mine[i] = query_element(p, row, f + e0 + i, e);
-                }
-                x[r] = (float4)(mine[0], mine[1], mine[2], mine[3]) - p->center[e];
-            }
-        }
-        for (int first = 0; first <= live; first += SEARCH_BLOCK) {
-            for (int n = first; n <= live && n < first + SEARCH_BLOCK; n++) {
-                float4 sum = (float4)(0.0f);
-                for (int r = 0; r < TASK_ROUNDS; r++) { // keys are [SLOTS][TASK_ROW]
-                    const float4 key = n == 0 ? x[r] : (float4)(p->keys[(n - 1) * TASK_ROW + 64 * r + lane]);
-                    sum = sum + x[r] * key;
-                }
-                __local float *mine = partial + (n - first) * 4 * (GROUP + 1) + j;
-                mine[0] = sum.x;
-                mine[GROUP + 1] = sum.y;
-                mine[2 * (GROUP + 1)] = sum.z;
-                mine[3 * (GROUP + 1)] = sum.w;
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (int i = j; i < SEARCH_BLOCK * 4 * (GROUP / 64); i += GROUP) {
-                const int n = first + i / 4 % SEARCH_BLOCK;
-                const int part = i / (4 * SEARCH_BLOCK);
-                const int e = pass / 16 + 4 * part + i % 4;
-                if (n <= live && e < TILE) {
-                    __local const float *all_ = partial + i % (4 * SEARCH_BLOCK) * (GROUP + 1) + 64 * part;
-                    total[n * ROW + e] = lanes_total(all_);
-                }
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
-    }
-    if (j < TILE) {
-        Best best = best_none();
-        for (int n = 0; n < live; n++) {
-            const float4 entry = p->entries[n];
-            const float dot_ = total[(n + 1) * ROW + j];
-            const float score = score_finalize(dot_, total[j], entry.x, 1, entry.y, entry.z);
-            best = arg_max_partial(best, score, (int)entry.w);
-        }
-        slot[j] = arg_max_slot(best, p->disagree, SLOTS);
-    }
-}
-#endif
-
 // sum[e] += weight[k][neuron] * in[k][e] over n inputs, from and to a row of local memory.
 inline void add_row(__local float *row, __global const float *weight, __local const float *in, const int n,
                     const float least)
@@ -160,10 +68,10 @@ inline void add_row(__local float *row, __global const float *weight, __local co
 
 // The first layer of episodes at rows `place + t` of the table, rectified, into h1 [HIDDEN1][ROW].
 // past [STACK - 1][HIDDEN1][TILE] as in scenario_lanes.cl; slot receives what the task bank
-// retrieved. h1 and room (3*LATENT*CHUNK rows) are scratch. Ends behind a barrier.
+// retrieved. unsure, h1 and room (ROOM_ROWS) are scratch. Ends behind a barrier.
 inline void encode(const Policy *p, __local const int *place, __local const float *f, const int count,
-                   const int t, __global float *past, __local int *slot, __local float *h1,
-                   __local float *room)
+                   const int t, __global float *past, __local int *slot, __local int *unsure,
+                   __local float *h1, __local float *room)
 {
     const int j = get_local_id(0);
     if (j < TILE) {
@@ -171,7 +79,10 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
     }
 #if SLOTS > 0
     if (p->entries != 0) {
-        search_group(p, place, f, count, t, h1, room, slot);
+        guess_group(p, place, f, t, room, slot, unsure);
+        if (*unsure != 0) {
+            search_group(p, place, f, t, h1, room, slot);
+        }
     }
 #endif
     barrier(CLK_LOCAL_MEM_FENCE);

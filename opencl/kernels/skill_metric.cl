@@ -98,7 +98,7 @@ inline void metric_rows(const Work *w, __global const float *rows, __global cons
     }
 #else
     for (int r = 0; r < count; r++) {
-        sum[r] = ordered_dot(rows + (long)r * dim, x, dim);
+        sum[r] = score_slots(rows + (long)r * dim, x, dim);
     }
 #endif
 }
@@ -115,8 +115,8 @@ inline void metric_squares(const Work *w, __global const float *x, const int nx,
     }
     metric_total(w, 2, sum);
 #else
-    sum[0] = ordered_dot(x, x, nx);
-    sum[1] = ordered_dot(y, y, ny);
+    sum[0] = score_slots(x, x, nx);
+    sum[1] = score_slots(y, y, ny);
 #endif
 }
 

@@ -54,13 +54,15 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_retrieve_grou
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (i < QUERIES) {
+            Best some = best_none();
             for (int s = 0; s < SLOT_TILE && tile + s < slots; s++) {
                 const long slot = m * slots + tile + s;
                 const float mine = score_finalize(
                     score[i * SLOT_TILE + s], score[QUERIES * SLOT_TILE + i], norms[slot],
                     eligible[slot], bonus[slot], threshold[m]);
-                best = arg_max_partial(best, mine, tile + s);
+                some = arg_max_partial(some, mine, tile + s);
             }
+            best = arg_max_merge(best, some);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
@@ -109,12 +111,14 @@ __kernel __attribute__((vec_type_hint(float16))) void bank_retrieve_item(
             const Lanes all = {lane[s][0], lane[s][1], lane[s][2], lane[s][3]};
             sum[s] = lanes_sum(all);
         }
+        Best some = best_none();
         for (int s = 0; s < 4 && tile + s < slots; s++) {
             const long slot = m * slots + tile + s;
             const float mine = score_finalize(sum[s], sum[4], norms[slot], eligible[slot],
                                               bonus[slot], threshold[m]);
-            best = arg_max_partial(best, mine, tile + s);
+            some = arg_max_partial(some, mine, tile + s);
         }
+        best = arg_max_merge(best, some);
     }
     found[row] = arg_max_slot(best, disagree + m * slots * slots, slots);
 }

@@ -1,6 +1,6 @@
 // Which skill a query retrieves: ordered sums, scores, the two best slots, abstention.
-// Twin of backtest/agent/bank/ordered.py and retrieval.py. Rows (queries, keys) are padded with
-// zeros to `padded` floats, a multiple of 64, and queries are already centred.
+// Twin of backtest/agent/bank/ordered.py and retrieval.py. Lanes beyond the end of a row add
+// nothing, which is what zeros would add.
 
 // 64 accumulators: lane i holds the sum of elements i, i + 64, ...
 typedef struct {
@@ -78,19 +78,6 @@ inline float group_sum(__local float *part, const int i, const float mine)
     return total;
 }
 
-// ScoreSlots: ordered sum of x*key by one work-item. With key = x: the square of the norm.
-inline float score_slots(__global const float *x, __global const float *key, const int padded)
-{
-    Lanes s = lanes_zero();
-    for (int k = 0; k < padded; k += 64) {
-        s.a = s.a + vload16(0, x + k) * vload16(0, key + k);
-        s.b = s.b + vload16(1, x + k) * vload16(1, key + k);
-        s.c = s.c + vload16(2, x + k) * vload16(2, key + k);
-        s.d = s.d + vload16(3, x + k) * vload16(3, key + k);
-    }
-    return lanes_sum(s);
-}
-
 // Elements k to k + 15 of a row of `dim`, 0 behind its end.
 inline float16 load_16(__global const float *x, const int k, const int dim)
 {
@@ -104,8 +91,8 @@ inline float16 load_16(__global const float *x, const int k, const int dim)
     return vload16(0, tail);
 }
 
-// As score_slots, rows of any length.
-inline float ordered_dot(__global const float *x, __global const float *y, const int dim)
+// ScoreSlots: ordered sum of x*y by one work-item; with y = x the square of a norm.
+inline float score_slots(__global const float *x, __global const float *y, const int dim)
 {
     Lanes s = lanes_zero();
     int k = 0;
@@ -126,61 +113,6 @@ inline float ordered_dot(__global const float *x, __global const float *y, const
         s.d = s.d + vload16(3, tail);
     }
     return lanes_sum(s);
-}
-
-// As score_slots, the query in local memory, one element every `stride` floats.
-inline float score_slots_local(__local const float *x, const int stride, __global const float *key,
-                               const int padded)
-{
-    float lane[64];
-    for (int i = 0; i < 64; i++) {
-        lane[i] = 0.0f;
-    }
-    for (int k = 0; k < padded; k += 64) {
-        for (int i = 0; i < 64; i++) {
-            lane[i] = lane[i] + x[(k + i) * stride] * key[k + i];
-        }
-    }
-    return lanes_of(lane);
-}
-
-// The same tree over one work-item's own 64 vectors: 16 sums side by side.
-inline float16 lanes_sum_16(float16 *lane)
-{
-    for (int width = 32; width > 0; width >>= 1) {
-        for (int i = 0; i < width; i++) {
-            lane[i] = lane[i] + lane[i + width];
-        }
-    }
-    return lane[0];
-}
-
-// As score_slots, 16 queries side by side: x[k] holds element k of each.
-inline float16 score_slots_16(const float16 *x, __global const float *key, const int padded)
-{
-    float16 lane[64];
-    for (int i = 0; i < 64; i++) {
-        float16 s = (float16)(0.0f);
-        for (int k = i; k < padded; k += 64) {
-            s = s + x[k] * key[k];
-        }
-        lane[i] = s;
-    }
-    return lanes_sum_16(lane);
-}
-
-// Squares of 16 queries side by side.
-inline float16 square_16(const float16 *x, const int padded)
-{
-    float16 lane[64];
-    for (int i = 0; i < 64; i++) {
-        float16 s = (float16)(0.0f);
-        for (int k = i; k < padded; k += 64) {
-            s = s + x[k] * x[k];
-        }
-        lane[i] = s;
-    }
-    return lanes_sum_16(lane);
 }
 
 // Cosine of a query and a key from their ordered sums.
@@ -238,21 +170,4 @@ inline int arg_max_slot(const Best b, __global const uchar *disagree, const int 
         return ABSTAIN;
     }
     return b.slot;
-}
-
-// The whole search by one work-item: x [padded], keys [slots][padded], the rest [slots].
-inline int retrieve(__global const float *x, __global const float *keys, __global const float *norms,
-                    __global const uchar *eligible, __global const float *bonus,
-                    __global const uchar *disagree, const float threshold, const int slots,
-                    const int padded)
-{
-    const float square = score_slots(x, x, padded);
-    Best b = best_none();
-    for (int n = 0; n < slots; n++) {
-        const float dot_ = score_slots(x, keys + (long)n * padded, padded);
-        const float score =
-            score_finalize(dot_, square, norms[n], eligible[n], bonus[n], threshold);
-        b = arg_max_partial(b, score, n);
-    }
-    return arg_max_slot(b, disagree, slots);
 }

@@ -32,12 +32,11 @@ from opencl.rollout.tables import MlpTables, Tables
 from opencl.rollout.trajectories import Launch, Trajectories
 from opencl.simulate import DeviceTape
 
-MOST_BARS = 65_536  # rows of a table
 BUDGET_SHARE = 8  # of a device's memory, one part is for bar tables
 # Kernel arguments behind the tables, in order; what a launch lacks is a null pointer.
 ARGUMENTS = (
     *("query", "w1", "b1", "w2", "b2", "w3", "b3", "z", "alpha"),
-    *("bank_keys", "center", "entries", "disagree", "shift", "parts", "keys"),
+    *("bank_keys", "center", "entries", "disagree", "shift", "guess", "parts", "keys"),
     *("episodes", "start", "action", "reward", "equity", "end"),
     *("portfolio", "trace", "values", "slots", "memory", "living", "history"),
 )
@@ -161,7 +160,7 @@ class Rollout:
         first, weights_of = distinct(policies)
         own = [policies[i] for i in first]
         arrays: dict[str, Array] = dict(pack(made.sizes, own))
-        banks, bank_of = task_banks(made.sizes, skills)
+        banks, bank_of = task_banks(made.sizes, policies, skills)
         tables = self._tables(own, weights_of, [s.step if s is not None else None for s in skills])
         parts = np.zeros((count, 4), np.int32)
         parts[:, 0], parts[:, 1], parts[:, 2] = weights_of, tables.table_of, bank_of
@@ -175,8 +174,9 @@ class Rollout:
         out = {name: empty(self.device, *form) for name, form in wanted.items()}
         walk = _Walk(self, queue, tables, {**given, **out}, n, each, steps, epsilon, stage_round)
         tables.allocate(max(part.bars for part in todo), self._whole(tables))
+        cut = any(part.stop_step < steps for part in todo)
         for part in todo:
-            walk.enqueue(part, cut=any(other.stop_step < steps for other in todo))
+            walk.enqueue(part, cut)
         return Launch(
             walk.events,
             walk.bar_events,
@@ -225,7 +225,7 @@ class Rollout:
     def _most(self, tables: Tables) -> int:
         """Return how many bars fit the budget and one buffer."""
         largest = int(self.device.handle.max_mem_alloc_size) // tables.largest
-        return min(MOST_BARS, self.budget // tables.bar_bytes, largest)
+        return min(self.budget // tables.bar_bytes, largest)
 
     def _whole(self, tables: Tables) -> int:
         """Return the bars of the tape if all of them fit, else 0."""

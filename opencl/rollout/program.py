@@ -29,11 +29,17 @@ def rollout_program(device: Device, shape: Shape, variant: Variant = "auto") -> 
 
 def policy_files(shape: Shape, variant: Literal["lanes", "group"]) -> tuple[str, ...]:
     """Return the kernel files of a rollout in the order in which one uses another."""
-    skills = ("skill_score.cl", f"bar_search_{variant}.cl") if shape.slots else ()
-    scenario = ("bar_norm.cl", "bar_scenario.cl") if shape.kind == "scenario" else ()
-    shared = ("bar_dense.cl", "portfolio.cl", "explore.cl", "rollout.cl")
-    network = (f"layers_{variant}.cl", f"{shape.kind}_{variant}.cl", f"rollout_{variant}.cl")
-    return (*MARKET_FILES, *skills, *scenario, *shared, *network)
+    files = [*MARKET_FILES, "portfolio.cl", "explore.cl", "bar_dense.cl"]
+    if shape.kind == "scenario":
+        files += ["bar_norm.cl", "bar_scenario.cl"]
+    if shape.slots:
+        files += ["skill_score.cl", f"bar_search_{variant}.cl"]
+    files += ["rollout.cl", f"layers_{variant}.cl"]
+    if shape.kind == "scenario":
+        files += [f"queries_{variant}.cl"]
+    if shape.slots:
+        files += ["task_guess.cl", f"task_{variant}.cl"]
+    return (*files, f"{shape.kind}_{variant}.cl", f"rollout_{variant}.cl")
 
 
 class RolloutProgram:

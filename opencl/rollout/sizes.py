@@ -14,6 +14,7 @@ LANES = 16  # episodes a work-item on a CPU; the width of float16
 TILE = 32  # most episodes a work-group on a GPU
 BARS_PER_ITEM = 8  # bars a work-item of bar_dense
 SUM_LANES = 64  # of an ordered sum
+GUESS = N_PORTFOLIO + len(CALENDAR) + 1  # what a task context is linear in, and 1
 QUERY_WIDTH = 8  # floats a packed query element: a bias and up to seven weights
 
 
@@ -31,6 +32,7 @@ class Sizes:
         step_row: floats of a step context, padded.
         calendar_at: first calendar query of a bar in a table, behind the tokens.
         share_at: first scenario weight of a bar in a table.
+        input_at: first float that calendar queries read of a bar, in a table.
         bar_row: floats of a bar in a table.
         past: neurons that later steps' sums need of earlier steps, 0 without a stack.
         chunk: scenarios whose interpretations lie in local memory together.
@@ -63,8 +65,9 @@ class Sizes:
         self.step_row = SUM_LANES * -(-shape.step_dim // SUM_LANES)
         self.calendar_at = shape.step_dim
         self.share_at = shape.step_dim + shape.task_dim // 3
+        self.input_at = self.share_at + shape.scenarios
         # gather reads up to three floats beyond what it wants
-        self.bar_row = 4 * -(-(self.share_at + shape.scenarios) // 4) + 4 if scenario else first
+        self.bar_row = 4 * -(-(self.input_at + len(CALENDAR)) // 4) + 4 if scenario else first
         self.past = (shape.stack_size - 1) * self.hidden[0]
         self.chunk, self.tile = self._tile(local_memory, device) if group else (0, LANES)
 
@@ -87,6 +90,7 @@ class Sizes:
             "PAST_SIZE": max(self.past, 1),
             "SLOTS": self.slots,
             "TASK_ROW": self.task_row,
+            "GUESS": GUESS,
             **{f"LEARNS_{name.upper()}": int(name in shape.learned) for name in BRANCHES},
         }
         if shape.kind == "scenario":
@@ -102,6 +106,7 @@ class Sizes:
                 "SEARCH_ROW": max(self.step_row, SUM_LANES * -(-N_BAR // SUM_LANES)),
                 "CALENDAR_AT": self.calendar_at,
                 "SHARE_AT": self.share_at,
+                "INPUT_AT": self.input_at,
                 "N_CALENDAR": len(CALENDAR),
                 "BALANCE_MASK": _mask(BALANCE),
                 "POSITION_MASK": _mask(POSITION),
@@ -116,7 +121,7 @@ class Sizes:
 
     def _room(self, chunk: int) -> int:
         """Return the rows of local memory that h2, interpretations and sums take turns in."""
-        searched = self.slots + 1 if self.slots else 0
+        searched = self.slots + GUESS if self.slots else 0
         return max(self.hidden[1], 3 * self.shape.latent * chunk, searched)
 
     def _tile(self, local_memory: int, device: str) -> tuple[int, int]:

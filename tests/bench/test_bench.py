@@ -8,26 +8,30 @@ import pytest
 
 from opencl.devices import select
 from tests.bench import __main__ as bench
-from tests.bench import bank, market, rollout
+from tests.bench import bank, market, rollout, scenario
 from tests.bench.rows import Row
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    for module in (market, rollout):
+    for module in (market, rollout, scenario):
         monkeypatch.setattr(module, "GPU_ENVS", (64, 128))
         monkeypatch.setattr(module, "CPU_ENVS", (64, 128))
         monkeypatch.setattr(module, "BARS", 2000)
     monkeypatch.setattr(market, "_steps", lambda device, n, quick: 64)
-    monkeypatch.setattr(rollout, "HIDDEN", (16, 16))
-    monkeypatch.setattr(rollout, "ATOMS", 11)
+    for module in (rollout, scenario):
+        monkeypatch.setattr(module, "HIDDEN", (20, 20))  # a compiler unrolls 16 and takes long
+        monkeypatch.setattr(module, "ATOMS", 11)
+    monkeypatch.setattr(scenario, "SIZES", {"tiny": (2, 3, 4)})
+    monkeypatch.setattr(scenario, "REPEATS", 1)
     for name, value in (("GPU_QUERIES", 64), ("CPU_QUERIES", 64), ("DIM", 70), ("ROWS", 40)):
         monkeypatch.setattr(bank, name, value)
 
 
 def test_one_command_measures_everything(monkeypatch, tmp_path, capsys):
     path = tmp_path / "figures.json"
-    only = [word for part in ("market", "rollout", "bank") for word in ("--only", part)]
+    parts = ("market", "rollout", "scenario", "bank")
+    only = [word for part in parts for word in ("--only", part)]
     monkeypatch.setattr(sys, "argv", ["x", "--quick", "--json", str(path), *only])
     assert bench.main() == 0
     written = json.loads(path.read_text())
@@ -37,6 +41,7 @@ def test_one_command_measures_everything(monkeypatch, tmp_path, capsys):
     assert any("calibrated" in name for name in names)
     assert any("composite" in name for name in names)
     assert any("torch" in name for name in names)
+    assert sum("both banks" in name for name in names) == 1
     assert [name.split(",")[0] for name in names[-3:]] == ["retrieval", "updates", "updates"]
     assert all(row["figure"] > 0 for row in written["rows"])
     assert "steps/s" in capsys.readouterr().out

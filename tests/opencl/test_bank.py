@@ -11,12 +11,14 @@ from backtest.agent.bank.utility import influence_of
 from opencl import bank as device_banks
 from opencl import bank_program, retrieval
 from opencl.bank import DeviceBank
-from opencl.devices import select
+from opencl.devices import POCL, all_devices
 from tests.opencl.bank_scenes import assert_same_banks, assert_same_results, copy_of
 
 F32 = np.float32
 SHAPES = [(1, 1, 1), (2, 3, 5), (8, 64, 64), (3, 70, 130), (21, 8, 70), (5, 130, 1)]  # N, K, D
 LIVES = 10
+# PoCL 5.0 aborts on barriers that a whole group passes or skips; on CPUs one item has the bank.
+WITH_GROUPS = [device for device in all_devices() if device.platform != POCL]
 
 
 def rows_of(banks, rows, seed):
@@ -81,19 +83,20 @@ def as_on_a_gpu(monkeypatch):
     bank_program.bank_program.cache_clear()
 
 
-def test_items_that_share_sums_find_the_same(as_on_a_gpu):
+@pytest.mark.parametrize("one", WITH_GROUPS, ids=lambda device: device.platform)
+def test_items_that_share_sums_find_the_same(as_on_a_gpu, one):
     for seed in range(LIVES):
         new, h, g, expected, after = life(seed)
-        on_device = DeviceBank(select(), new)
+        on_device = DeviceBank(one, new)
         assert_same_results(expected, on_device.update_rows(h, g))
         assert_same_banks(after, on_device.read())
-    assert bank_program.bank_sizes(select())["ITEMS"] == 256
+    assert bank_program.bank_sizes(one)["ITEMS"] == 256
     snapshots, slots = [b.snapshot(0.5) for b in after], np.zeros((len(after), 9), np.int32)
     before, behind = np.random.default_rng(1).normal(0, 1, (2, *slots.shape, on_device.dim))
     before, behind = before.astype(F32), behind.astype(F32)
     seen = on_device.influence_rows(snapshots, before, behind, slots)
-    for i, (one, snapshot) in enumerate(zip(after, snapshots, strict=True)):
-        trapezoid = one.section.influence_rule == "trapezoid"
+    for i, (mine, snapshot) in enumerate(zip(after, snapshots, strict=True)):
+        trapezoid = mine.section.influence_rule == "trapezoid"
         wanted = influence_of(before[i], behind[i], snapshot.shift[slots[i]], trapezoid=trapezoid)
         np.testing.assert_array_equal(seen[i], wanted)
 

@@ -66,8 +66,13 @@ def test_bar_calendar(program):
         np.ascontiguousarray(w.Wq_calendar.T), w.bq_calendar, table_place,
         *map(I32, (3, FIRST, BARS)),
     )  # fmt: skip
-    _, queries = only_columns(*out, SIZES.calendar_at, SIZES.calendar_at + S * L)
-    wanted = x[3 : 3 + BARS][:, list(CALENDAR)] @ w.Wq_calendar.T + w.bq_calendar
+    before, after = out
+    place = slice(FIRST, FIRST + BARS), slice(SIZES.input_at, SIZES.input_at + len(CALENDAR))
+    inputs = x[3 : 3 + BARS][:, list(CALENDAR)]
+    np.testing.assert_array_equal(after[place], inputs)
+    before[place] = inputs
+    _, queries = only_columns(before, after, SIZES.calendar_at, SIZES.calendar_at + S * L)
+    wanted = inputs @ w.Wq_calendar.T + w.bq_calendar
     np.testing.assert_allclose(queries, wanted, atol=1e-5)
     assert x.shape[1] == N_BAR
 

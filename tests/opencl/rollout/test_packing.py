@@ -15,6 +15,7 @@ from tests.snapshots import snapshot_of
 
 S, H, L = NETWORK.scenarios, NETWORK.horizon, NETWORK.latent
 TASK, STEP = 3 * S * L, S * H * L
+W = random_scenario(NETWORK)
 
 
 def sizes_of(group=False, **changed):
@@ -48,7 +49,7 @@ def test_the_first_layer_follows_the_kernel_scenario_by_scenario(group):
 
 
 def test_queries_begin_with_their_bias():
-    w = random_scenario(NETWORK)
+    w = W
     query = pack(sizes_of(), [w])["query"][0]
     n = S * L
     np.testing.assert_array_equal(query[:n, 1:7], w.Wq_balance)
@@ -58,9 +59,11 @@ def test_queries_begin_with_their_bias():
 
 def test_ineligible_slots_are_not_searched_and_the_others_keep_their_numbers():
     bank = replace(snapshot(TASK), eligible=np.array([0, 1, 0, 0, 1, 0], np.uint8))
-    packed, places = task_banks(sizes_of(True), [PolicySkills(bank), None, PolicySkills(bank)])
-    assert places == [0, -1, 0]
-    (entries,), (keys,) = packed["entries"], packed["bank_keys"]
+    w, other = W, random_scenario(NETWORK, 1)
+    skills = [PolicySkills(bank), None, PolicySkills(bank), PolicySkills(bank)]
+    packed, places = task_banks(sizes_of(True), [w, w, w, other], skills)
+    assert places == [0, -1, 0, 1]  # what a guess knows depends on the weights
+    entries, keys = packed["entries"][0], packed["bank_keys"][0]
     assert entries[:, 3].tolist() == [1, 4, -1, -1, -1, -1, -1, -1]
     np.testing.assert_array_equal(keys[:2, :TASK], bank.keys[[1, 4]])
     np.testing.assert_array_equal(entries[:2, 0], bank.norms[[1, 4]])
@@ -68,7 +71,7 @@ def test_ineligible_slots_are_not_searched_and_the_others_keep_their_numbers():
 
 
 def test_no_bank_packs_nothing():
-    assert task_banks(sizes_of(), [None, PolicySkills()]) == ({}, [-1, -1])
+    assert task_banks(sizes_of(), [W, W], [None, PolicySkills()]) == ({}, [-1, -1])
 
 
 def test_a_step_bank_may_be_searched_by_features():
@@ -86,7 +89,7 @@ def test_a_step_bank_may_be_searched_by_features():
 )
 def test_a_task_bank_that_does_not_fit_is_refused(bank, message):
     with pytest.raises(ValueError, match=message):
-        task_banks(sizes_of(), [PolicySkills(bank)])
+        task_banks(sizes_of(), [W], [PolicySkills(bank)])
 
 
 @pytest.mark.parametrize(
@@ -124,4 +127,4 @@ def test_a_gpu_has_room_for_the_original_sizes(monkeypatch, size, slots):
     # what takes turns fits: sums of a search beside h1, interpretations beside h2
     assert c["SEARCH_BLOCK"] >= 1
     assert c["SEARCH_BLOCK"] * 4 * (c["GROUP"] + 1) <= c["LOGIT_ROWS"] * c["ROW"]
-    assert max(3 * size[2] * c["CHUNK"], c["SLOTS"] + 1) <= c["ROOM_ROWS"]
+    assert max(3 * size[2] * c["CHUNK"], c["SLOTS"] + c["GUESS"]) <= c["ROOM_ROWS"]

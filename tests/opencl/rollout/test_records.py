@@ -59,15 +59,15 @@ __kernel void test_policy_at(__global const float *x, __global const char *found
                              const int4 parts, const int rows, __global int *out)
 {
     const Policy p = policy_at(parts, rows, x, found, x, x, x, x, x, x, x, x, x, x, x, entries,
-                               disagree, x);
+                               disagree, x, x);
     __global const float *part[] = {p.table, p.query, p.w1, p.b1, p.w2, p.b2, p.w3, p.b3, p.z,
-                                    p.alpha, p.keys, p.center, p.shift};
-    for (int i = 0; i < 13; i++) {
+                                    p.alpha, p.keys, p.center, p.shift, p.guess};
+    for (int i = 0; i < 14; i++) {
         out[i] = (int)(part[i] - x);
     }
-    out[13] = (int)(p.found - found);
-    out[14] = p.entries == 0 ? MISS : (int)(p.entries - entries);
-    out[15] = (int)(p.disagree - disagree);
+    out[14] = (int)(p.found - found);
+    out[15] = p.entries == 0 ? MISS : (int)(p.entries - entries);
+    out[16] = (int)(p.disagree - disagree);
 }
 
 __kernel void test_record_slots(__global const char *found, const int optional,
@@ -101,7 +101,7 @@ __kernel void test_bypass(__global const float *alpha, __global float *values)
         given = np.zeros(4, np.float32), np.zeros(4, np.int8), np.zeros((1, 4), np.float32)
         (out,) = evaluate(
             program, "test_policy_at", 1, *given, np.zeros(4, np.uint8), parts, np.int32(10),
-            out=[np.zeros(16, np.int32)],
+            out=[np.zeros(17, np.int32)],
         )  # fmt: skip
         head = len(shape.heads) * c["HEAD"]
         weights = [
@@ -111,7 +111,8 @@ __kernel void test_bypass(__global const float *alpha, __global float *values)
         assert out[0] == 3 * 10 * c["BAR_ROW"]
         assert out[1:10].tolist() == [2 * size for size in weights]
         assert out[10:13].tolist() == task.tolist()
-        assert out[13:].tolist() == [30, MISS if bank < 0 else bank * 8, max(bank, 0) * 64]
+        assert out[13] == max(bank, 0) * (8 + c["GUESS"] + 1) * c["GUESS"]
+        assert out[14:].tolist() == [30, MISS if bank < 0 else bank * 8, max(bank, 0) * 64]
     found = np.array([5, 6, 7], np.int8)
     for optional, wanted in (
         (0, [[9, 9]] * 3),
