@@ -15,7 +15,8 @@ from pipelines.commands.options import JsonFile
 from pipelines.console import Step, progress, say, table, write_figures
 
 if TYPE_CHECKING:
-    from opencl.verify import Row, Verification
+    from opencl.differences import Row
+    from opencl.verify import Verification
 
 DEVICES_EXAMPLE = "Example: skillwalk devices --json devices.json"
 VERIFY_EXAMPLE = "Example: skillwalk verify --device cpu"
