@@ -27,7 +27,7 @@ def test_the_smoke_test_differs_from_production_in_sizes_only():
     small, large = (config.load(config.profile(p)) for p in ("smoketest", "production"))
     sizes = {"batch", "updates", "epochs", "envs", "replay_rows"}
     assert small.learner.model_dump(exclude=sizes) == large.learner.model_dump(exclude=sizes)
-    sizes = {"scenarios", "horizon", "latent"}
+    sizes = {"scenarios", "horizon", "latent", "forecaster_updates"}
     assert small.network.model_dump(exclude=sizes) == large.network.model_dump(exclude=sizes)
     sizes = {"evaluate_rounds", "evaluate_episodes", "evaluate_steps"}
     assert small.skills.model_dump(exclude=sizes) == large.skills.model_dump(exclude=sizes)
