@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: venv demo test test-slow check format ui bench bench-smoke
+.PHONY: venv demo test test-slow coverage check format ui bench bench-smoke
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "skillwalk needs Python >= 3.11; set PYTHON=python3.11")'
@@ -16,6 +16,9 @@ demo: venv
 	$(BIN)/skillwalk run --profile smoketest --set learner.updates=1500 --set learner.batch=256
 
 test: venv
+	$(BIN)/pytest
+
+coverage: venv
 	$(BIN)/pytest --cov --cov-report=term:skip-covered
 
 test-slow: venv

@@ -75,7 +75,7 @@ class Size:
 
 FULL = Size()
 # Strong regimes, so that a small budget can see them.
-QUICK = Size(3_000, 3_000, 1_500, 3_000, 400, 1, 64, phi=0.6)
+QUICK = Size(3_000, 3_000, 1_500, 3_000, 300, 1, 48, phi=0.6)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pipelines.runner import runner
 
 SEEDS = range(5)
 # Where little is there to learn, fewer updates show it just as well.
-UPDATES = {"positive": 2000, "negative": 1000, "leak": 1000, "shuffled": 600}
+UPDATES = {"positive": 1500, "negative": 600, "leak": 1000, "shuffled": 400}
 
 
 @pytest.fixture(scope="module")

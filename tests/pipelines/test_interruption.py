@@ -46,7 +46,13 @@ def group_is_gone(group):
     return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "Ctrl-C"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGKILL, id="kill -9"),
+        pytest.param(signal.SIGINT, id="Ctrl-C", marks=pytest.mark.slow),
+    ],
+)
 def test_a_stopped_run_goes_on_and_gives_the_same_rows(tmp_path, reference, number):
     experiment = runs.study(tmp_path / "lake", reference.source)
     process = started(tmp_path / "lake", reference.source, "runtime.runner=process")
