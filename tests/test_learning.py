@@ -28,7 +28,10 @@ def verdict(trials, kind, size):
     return judge(kind, list(trials.imap(run_control, specs)))
 
 
-@pytest.mark.parametrize("kind", UPDATES)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, marks=pytest.mark.slow if k == "shuffled" else ()) for k in UPDATES],
+)
 def test_control(trials, kind):
     found = verdict(trials, kind, replace(QUICK, updates=UPDATES[kind]))
     assert found.passed, found.text

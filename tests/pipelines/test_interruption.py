@@ -81,6 +81,7 @@ def test_a_stopped_run_goes_on_and_gives_the_same_rows(tmp_path, reference, numb
     assert killed(experiment.lake.dagster_home) == []
 
 
+@pytest.mark.slow
 def test_runs_at_once_on_one_lake(tmp_path, reference):
     """Of two studies: disjoint rows. Of one study, twice: its rows once."""
     lake, source = tmp_path / "lake", reference.source
