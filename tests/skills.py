@@ -11,6 +11,7 @@ import numpy as np
 from backtest.agent.bank import Bank, SlotState
 from backtest.agent.checkpoint import load_policy, save_policy
 from backtest.lake import read_json, write_json
+from opencl.formation.rows import skill_rows
 from opencl.training import TrainSpec, train_seed
 from tests.study import FOLDS, opened
 
@@ -133,7 +134,9 @@ def formed(spec: TrainSpec, chosen: str = "step", banks=("task", "step")):
             "weight_hash": weight_hash,
             "banks": {name: path.relative_to(lake.root).as_posix() for name, path in files.items()},
             "skill": [
-                {**key, "bank": name, **row} for name, bank in made.items() for row in slots(bank)
+                row
+                for name, bank in made.items()
+                for row in skill_rows(key, name, bank, bank.state.influence)
             ],
             "bank_stat": [
                 {**key, "bank": name, "name": counter, "value": float(value)}
@@ -150,25 +153,6 @@ def formed(spec: TrainSpec, chosen: str = "step", banks=("task", "step")):
         },
     )
     return summary
-
-
-def slots(bank):
-    """Return what table skill says of every slot, without hits."""
-    state = bank.state
-    return [
-        {
-            "slot": slot,
-            "state": SlotState(int(state.state[slot])).name.lower(),
-            "utility": float(state.utility[slot]),
-            "uses": int(state.uses[slot]),
-            "observations": int(state.observations[slot]),
-            "age": int(state.age[slot]),
-            "mass": float(state.mass[slot]),
-            "scale": float(state.scale[slot]),
-            "influence": float(state.influence[slot]),
-        }
-        for slot in range(bank.slots)
-    ]
 
 
 def trial(trained, entry, returns):

@@ -6,6 +6,7 @@ kernels: the same function and gradient at a cost that does not grow with the ba
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -39,7 +40,7 @@ class Bypass(nn.Module):
         return forecast(state)[:, None] * (self.weight - self.weight.mean())
 
 
-class DuelingNetwork(nn.Module):
+class DuelingNetwork(nn.Module, ABC):
     """Return distributions of all actions from the features of a subclass, float32.
 
     `branches` are branch indices in order; results hold their actions only.
@@ -97,22 +98,22 @@ class DuelingNetwork(nn.Module):
         """Return the same states in the layout that is read fastest, for several calls."""
         return state
 
+    @abstractmethod
     def features(self, state: Tensor) -> Tensor:
         """Return the last hidden layer [B, h2]."""
-        raise NotImplementedError
 
     @property
     def context(self) -> Callable[[Tensor], Tensor] | None:
         """What gives the columns of a state behind its 128 slots; None for none."""
         return None
 
+    @abstractmethod
     def make_critic(self) -> DuelingNetwork:
         """Return the network that evaluates: the same sizes, to be loaded, frozen parts shared."""
-        raise NotImplementedError
 
+    @abstractmethod
     def weights(self, v_max: float) -> Weights:
         """Return the kernel's view of the current parameters."""
-        raise NotImplementedError
 
     def read(self, features: Tensor, head: tuple[Tensor, Tensor]) -> Tensor:
         """Return logits [B, A, atoms] of features [B, h2]."""

@@ -16,10 +16,10 @@ from backtest.agent.bank.snapshot import Snapshot
 from backtest.agent.scenario_layout import BALANCE, CALENDAR, POSITION, positions
 from backtest.agent.weights import (
     AUX_COLUMN,
+    Flat,
     Floats,
     State,
     action_values,
-    array_hash,
     bypass,
     centred,
     fold_dueling,
@@ -32,7 +32,7 @@ ZERO = np.float32(0)
 
 
 @dataclass(frozen=True)
-class ScenarioWeights:
+class ScenarioWeights(Flat):
     """One policy for one kernel argument each; arrays float32, C order, rows are outputs.
 
     F is the forecaster's hidden width.
@@ -100,21 +100,6 @@ class ScenarioWeights:
     def step_dim(self) -> int:
         """Width of the step context, S*H*L."""
         return len(self.bf_latent)
-
-    @property
-    def atoms(self) -> int:
-        """Number of atoms of the return distribution."""
-        return len(self.z)
-
-    @property
-    def hidden(self) -> tuple[int, int]:
-        """Widths of the trunk's two layers."""
-        return len(self.b1), len(self.b2)
-
-    @property
-    def weight_hash(self) -> str:
-        """SHA-256 (hex) over names, shapes and little-endian bytes of all fields."""
-        return array_hash(self)
 
 
 def export_scenario(state: State, network: Network, v_max: float) -> ScenarioWeights:

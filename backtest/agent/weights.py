@@ -24,19 +24,12 @@ Floats = npt.NDArray[np.float32]
 State = Mapping[str, Floats]  # the network's parameters by name
 
 
-@dataclass(frozen=True)
-class PolicyWeights:
-    """One policy for one kernel argument each; all arrays float32, C order, rows are outputs."""
+class Flat:
+    """What every policy as flat arrays answers about its trunk and heads."""
 
-    W1_bar: Floats  # [h1, 115], columns in the order of BAR_SLOTS
     b1: Floats  # [h1]
-    W1_portfolio: Floats  # [h1, 13], columns in the order of PORTFOLIO_SLOTS
-    W2: Floats  # [h2, h1]
     b2: Floats  # [h2]
-    W_head: Floats  # [13*atoms, h2], row = action*atoms + atom, dueling folded in
-    b_head: Floats  # [13*atoms]
-    z: Floats  # [atoms], the support of the return, reward units
-    alpha: Floats  # [4], centred; times slot 121 it adds to the direction values
+    z: Floats  # [atoms]
 
     @property
     def atoms(self) -> int:
@@ -50,8 +43,23 @@ class PolicyWeights:
 
     @property
     def weight_hash(self) -> str:
-        """SHA-256 (hex) over names, shapes and little-endian bytes of all arrays."""
+        """SHA-256 (hex) over names, shapes and little-endian bytes of all fields."""
         return array_hash(self)
+
+
+@dataclass(frozen=True)
+class PolicyWeights(Flat):
+    """One policy for one kernel argument each; all arrays float32, C order, rows are outputs."""
+
+    W1_bar: Floats  # [h1, 115], columns in the order of BAR_SLOTS
+    b1: Floats  # [h1]
+    W1_portfolio: Floats  # [h1, 13], columns in the order of PORTFOLIO_SLOTS
+    W2: Floats  # [h2, h1]
+    b2: Floats  # [h2]
+    W_head: Floats  # [13*atoms, h2], row = action*atoms + atom, dueling folded in
+    b_head: Floats  # [13*atoms]
+    z: Floats  # [atoms], the support of the return, reward units
+    alpha: Floats  # [4], centred; times slot 121 it adds to the direction values
 
 
 def array_hash(weights: Any) -> str:

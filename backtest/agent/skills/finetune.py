@@ -9,11 +9,10 @@ import torch
 
 from backtest.agent import streams
 from backtest.agent.checkpoint import Policy
-from backtest.agent.learner import C51Learner
 from backtest.agent.plan import Plan
 from backtest.agent.protocols import Collector
-from backtest.agent.replay import Replay
 from backtest.agent.result import StoppedError
+from backtest.agent.training_state import begin
 from backtest.errors import DataError
 
 BLOCK = 8  # minibatches drawn at once
@@ -42,28 +41,12 @@ def train_on(
         DataError: a loss was not finite.
     """
     settings = plan.learner
-    learner = C51Learner(
-        plan.network,
-        settings,
-        streams.generator(plan.seed, plan.stream, streams.Stage.WEIGHTS),
-        plan.device,
-        forecaster=plan.forecaster,
-        bypass=plan.bypass,
-    )
+    start = begin(plan)
+    learner, replay = start.learner, start.replay
     learner.online.load_numpy(policy.state)
     learner.set_range(policy.v_max)
     learner.copy_target()
-    replay = Replay(
-        settings.replay_rows,
-        plan.bar_part,
-        plan.first_bar,
-        plan.device,
-        alpha=settings.per_alpha,
-        prioritised=settings.replay == "prioritised",
-        scale=policy.v_max,
-        stack_size=plan.network.stack_size,
-        context=learner.online.context,
-    )
+    replay.scale = policy.v_max
     each = -(-settings.updates // settings.epochs)
     rounds = -(-updates // each)
     steps = 0
