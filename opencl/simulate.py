@@ -163,14 +163,14 @@ class Simulator:
         check_span(rows.tape, start, steps)
         totals = empty(self.device, padded(n), TOTALS.dtype)
         event = self._launch(
-            "portfolio_sim_kernel",
+            "portfolio_trace_kernel" if trace else "portfolio_sim_kernel",
             rows,
             n,
             self._up(start.astype(np.int32), 0),
             targets.buffer if isinstance(targets, DeviceArray) else self._up(targets, 1),
             totals.buffer,
             equity and equity.buffer,
-            trace and trace.buffer,
+            *([trace.buffer] if trace else []),
             np.int32(rows.tape.start),
             np.int32(padded(n)),
             np.int32(steps),

@@ -34,19 +34,16 @@ inline float target_at(__global const Target *targets, const size_t i)
 #endif
 }
 
-// Target positions in, totals and, where asked for, equity and every result out. What is [steps][n]
-// may be null; neighbours read and write neighbours.
-__kernel void portfolio_sim_kernel(const MarketParams params, __global const Bar *restrict bars,
-                                   __global const float *restrict aux,
-                                   __global const int *restrict start,      // [n], global bars
-                                   __global const Target *restrict targets, // [steps][n], units
-                                   __global StrategyTotals *restrict totals, // [n]
-                                   __global float *restrict equity,     // [steps][n], currency
-                                   __global StepResult *restrict trace, // [steps][n]
-                                   const int first_bar, const int n, const int steps)
+// Target positions in, totals and, where asked for, equity and every result out. Arrays [steps][n] may
+// be null; neighbours read and write neighbours.
+inline __attribute__((always_inline)) void
+trade_targets(const MarketParams *p, __global const Bar *restrict bars, __global const float *restrict aux,
+              __global const int *restrict start, __global const Target *restrict targets,
+              __global StrategyTotals *restrict totals, __global float *restrict equity,
+              __global StepResult *restrict trace, const int first_bar, const int n, const int steps)
 {
     const size_t i = get_global_id(0);
-    EpisodeState state = reset(&params);
+    EpisodeState state = reset(p);
     Tally tally = {0};
     bool alive = true;
     int bar = start[i] - first_bar;
@@ -57,7 +54,7 @@ __kernel void portfolio_sim_kernel(const MarketParams params, __global const Bar
         StepResult r = dead_step();
         if (alive) {
             const float equity0 = state.prev_equity;
-            r = advance(&params, &state, target_at(targets, row), 1.0f, ORDER_MARKET, now, nxt, t,
+            r = advance(p, &state, target_at(targets, row), 1.0f, ORDER_MARKET, now, nxt, t,
                         t == steps - 1, aux[bar]);
             count_step(&tally, &r, equity0, state.peak_equity);
             alive = r.end == END_RUNNING;
@@ -70,8 +67,33 @@ __kernel void portfolio_sim_kernel(const MarketParams params, __global const Bar
         }
         now = nxt;
     }
-    tally.totals.net_pnl = state.portfolio_val - params.initial_capital;
+    tally.totals.net_pnl = state.portfolio_val - p->initial_capital;
     totals[i] = tally.totals;
+}
+
+// The vector backtester. Nobody reads a reward here, so none is computed.
+__kernel void portfolio_sim_kernel(const MarketParams params, __global const Bar *restrict bars,
+                                   __global const float *restrict aux,
+                                   __global const int *restrict start,       // [n], global bars
+                                   __global const Target *restrict targets,  // [steps][n], units
+                                   __global StrategyTotals *restrict totals, // [n]
+                                   __global float *restrict equity, // [steps][n] or null, currency
+                                   const int first_bar, const int n, const int steps)
+{
+    trade_targets(&params, bars, aux, start, targets, totals, equity, 0, first_bar, n, steps);
+}
+
+// The same with every result, reward included.
+__kernel void portfolio_trace_kernel(const MarketParams params, __global const Bar *restrict bars,
+                                     __global const float *restrict aux,
+                                     __global const int *restrict start,
+                                     __global const Target *restrict targets,
+                                     __global StrategyTotals *restrict totals,
+                                     __global float *restrict equity,
+                                     __global StepResult *restrict trace, // [steps][n]
+                                     const int first_bar, const int n, const int steps)
+{
+    trade_targets(&params, bars, aux, start, targets, totals, equity, trace, first_bar, n, steps);
 }
 
 // Actions in, every result and every state on the way out.
