@@ -16,11 +16,25 @@ from pathlib import Path
 from opencl.devices import Device, select
 from tests.bench.rows import Row
 
-PARTS = ("market", "rollout", "scenario", "bank", "features")  # modules here; each has `run`
+# Modules here, then in `peers`; each has `run(device, quick) -> list[Row]`.
+OURS = (
+    "market",
+    "rollout",
+    "scenario",
+    "bank",
+    "learner",
+    "transfer",
+    "evaluation",
+    "walkforward",
+    "memory",
+    "features",
+)
+PEERS: tuple[str, ...] = ()
+PARTS = (*OURS, *PEERS)
 
 
 def main() -> int:
-    """Measure, print, and return the exit code."""
+    """Measure, print, and return the exit code: 1 where both sides did not compute the same."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, about a minute")
     parser.add_argument("--device", default="auto", help="as runtime.device of an experiment")
@@ -28,25 +42,27 @@ def main() -> int:
     parser.add_argument("--only", choices=PARTS, action="append", help="parts to measure")
     given = parser.parse_args()
     device = select(given.device)
-    rows = []
+    rows, wrong = [], []
     for part in given.only or PARTS:
         print(f"measuring {part} ...", file=sys.stderr, flush=True)
-        rows += measure(part, device, given.quick)
+        try:
+            rows += measure(part, device, given.quick)
+        except AssertionError as unequal:
+            wrong.append(f"FAIL {part}: {unequal}")
     report(device, rows)
     if given.json:
         given.json.write_text(json.dumps(figures(device, rows), indent=2) + "\n")
-    return 0
+    for line in wrong:
+        print(line)
+    return 1 if wrong else 0
 
 
 def measure(part: str, device: Device, quick: bool) -> list[Row]:
     """Return the rows of one part; a part whose packages are missing says so in its row."""
+    folder = "tests.bench.peers" if part in PEERS else "tests.bench"
     try:
-        module = import_module(f"tests.bench.{part}")
-        if part != "features":
-            rows: list[Row] = module.run(device, quick)
-            return rows
-        made = module.run(100_000 if quick else 2_000_000)
-        return [Row(name, figure, unit, "one core of the CPU") for name, figure, unit in made]
+        rows: list[Row] = import_module(f"{folder}.{part}").run(device, quick)
+        return rows
     except ModuleNotFoundError as missing:
         return [Row(part, float("nan"), "", f"not measured: no module {missing.name}")]
 
@@ -64,12 +80,15 @@ def report(device: Device, rows: list[Row]) -> None:
     table.add_column("unit")
     table.add_column("detail")
     for row in rows:
-        table.add_row(row.name, scaled(row.figure), row.unit, row.detail)
+        detail = "; ".join(part for part in (row.roofline, row.detail) if part)
+        table.add_row(row.name, scaled(row.figure), row.unit, detail)
     Console(width=None if sys.stdout.isatty() else 170).print(table)
 
 
 def scaled(figure: float) -> str:
-    """Return a rate with three digits or so: 52.1 G, 340 M, 9.5 k."""
+    """Return a rate with three digits or so: 52.1 G, 340 M, 9.5 k; a dash for what is missing."""
+    if figure != figure:
+        return "-"
     for factor, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if figure >= factor:
             return f"{figure / factor:,.4g}{letter}"
@@ -87,9 +106,7 @@ def figures(device: Device, rows: list[Row]) -> dict[str, object]:
         "device": device.describe(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command(),
-        "rows": [
-            vars(row) | {"figure": None if row.figure != row.figure else row.figure} for row in rows
-        ],
+        "rows": [row.plain() for row in rows],
     }
 
 

@@ -1,4 +1,4 @@
-"""Speed of the features on one core, bars per second: `python -m tests.bench.features [N_BARS]`.
+"""Speed of the features on one core, bars per second.
 
 Random-walk bars with ticks, whose CUSUM fires about every 170 bars; and a ramp, the worst case of
 the CUSUM filter, whose walks never meet. Best of two runs; figures are printed, never asserted.
@@ -6,7 +6,6 @@ the CUSUM filter, whose walks never meet. Best of two runs; figures are printed,
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 
@@ -19,6 +18,10 @@ from backtest.features.prices import differences
 from backtest.features.rolling import quotient
 from backtest.features.slow import slow_features
 from backtest.features.volatility import sigma
+from opencl.devices import Device
+from tests.bench.rows import Row
+
+BARS, QUICK_BARS = 2_000_000, 100_000
 
 
 def best_rate(function: Callable[[], object], n_bars: int) -> float:
@@ -31,8 +34,9 @@ def best_rate(function: Callable[[], object], n_bars: int) -> float:
     return n_bars / min(seconds)
 
 
-def run(n_bars: int = 2_000_000) -> list[tuple[str, float, str]]:
-    """Return (name, figure, unit) rows."""
+def run(device: Device, quick: bool = False) -> list[Row]:
+    """Measure the host's features; the device does not matter."""
+    n_bars = QUICK_BARS if quick else BARS
     rng = np.random.default_rng(0)
     close = 5000 + 0.25 * np.round(np.cumsum(rng.normal(0, 4.8, n_bars)))
     open_ = close + 0.25 * np.round(rng.normal(0, 2, n_bars))
@@ -55,14 +59,14 @@ def run(n_bars: int = 2_000_000) -> list[tuple[str, float, str]]:
         market_features(*columns)
         slow_features(*columns)
 
+    measured = (
+        ("ADX, DX, DI and CUSUM", adx_and_cusum, "features_adx"),
+        ("CUSUM filter on a ramp", cusum_of_ramp, ""),
+        ("all 42", lambda: market_features(*columns), "features_all"),
+        ("all 42 and their slow twins", all_columns, ""),
+    )
+    detail = f"one core of the CPU, {n_bars:,} bars"
     return [
-        ("features: ADX, DX, DI and CUSUM", best_rate(adx_and_cusum, n_bars), "bars/s"),
-        ("features: CUSUM filter on a ramp", best_rate(cusum_of_ramp, n_bars), "bars/s"),
-        ("features: all 42", best_rate(lambda: market_features(*columns), n_bars), "bars/s"),
-        ("features: all 42 and their slow twins", best_rate(all_columns, n_bars), "bars/s"),
+        Row(f"features: {name}", best_rate(work, n_bars), "bars/s", detail, goal=goal)
+        for name, work, goal in measured
     ]
-
-
-if __name__ == "__main__":
-    for name, figure, unit in run(int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000):
-        print(f"{name:45s} {figure:14,.0f} {unit}")
