@@ -29,7 +29,7 @@ OURS = (
     "memory",
     "features",
 )
-PEERS: tuple[str, ...] = ()
+PEERS = ("parallel_numba",)
 PARTS = (*OURS, *PEERS)
 
 
