@@ -29,7 +29,7 @@ OURS = (
     "memory",
     "features",
 )
-PEERS = ("parallel_numba",)
+PEERS = ("parallel_numba", "vectorbt_portfolio", "anytrading")
 PARTS = (*OURS, *PEERS)
 
 
