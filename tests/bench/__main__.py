@@ -29,7 +29,7 @@ OURS = (
     "memory",
     "features",
 )
-PEERS = ("parallel_numba", "vectorbt_portfolio", "anytrading")
+PEERS = ("parallel_numba", "vectorbt_portfolio", "anytrading", "gymnasium_torch", "feature_peers")
 PARTS = (*OURS, *PEERS)
 
 

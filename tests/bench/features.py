@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from backtest.features.prices import differences
 from backtest.features.rolling import quotient
 from backtest.features.slow import slow_features
 from backtest.features.volatility import sigma
+from backtest.market.layout import Array
 from opencl.devices import Device
 from tests.bench.rows import Row
 
@@ -34,35 +36,56 @@ def best_rate(function: Callable[[], object], n_bars: int) -> float:
     return n_bars / min(seconds)
 
 
+class Bars(NamedTuple):
+    """Columns of bars, [n] each."""
+
+    open: Array
+    high: Array
+    low: Array
+    close: Array
+    volume: Array
+    roll: Array
+    time: Array  # ns
+
+    @property
+    def difference(self) -> Array:
+        """Close to close, points."""
+        return differences(self.open, self.close, self.roll)
+
+
+def random_bars(n: int) -> Bars:
+    """Return a random walk in ticks of a quarter, minute by minute."""
+    rng = np.random.default_rng(0)
+    close = 5000 + 0.25 * np.round(np.cumsum(rng.normal(0, 4.8, n)))
+    open_ = close + 0.25 * np.round(rng.normal(0, 2, n))
+    high = np.maximum(open_, close) + 0.25 * rng.integers(0, 5, n)
+    low = np.minimum(open_, close) - 0.25 * rng.integers(0, 5, n)
+    volume = rng.integers(0, 1000, n).astype(np.float64)
+    stamps = np.arange(1, n + 1, dtype=np.int64) * 60_000_000_000
+    return Bars(open_, high, low, close, volume, np.zeros(n, np.bool_), stamps)
+
+
 def run(device: Device, quick: bool = False) -> list[Row]:
     """Measure the host's features; the device does not matter."""
     n_bars = QUICK_BARS if quick else BARS
-    rng = np.random.default_rng(0)
-    close = 5000 + 0.25 * np.round(np.cumsum(rng.normal(0, 4.8, n_bars)))
-    open_ = close + 0.25 * np.round(rng.normal(0, 2, n_bars))
-    high = np.maximum(open_, close) + 0.25 * rng.integers(0, 5, n_bars)
-    low = np.minimum(open_, close) - 0.25 * rng.integers(0, 5, n_bars)
-    volume = rng.integers(0, 1000, n_bars).astype(np.float64)
-    roll = np.zeros(n_bars, dtype=np.bool_)
-    stamps = np.arange(1, n_bars + 1, dtype=np.int64) * 60_000_000_000
-    columns = (open_, high, low, close, volume, roll, stamps)
+    bars = random_bars(n_bars)
 
     def adx_and_cusum() -> None:
-        difference = differences(open_, close, roll)
-        directional(high, low, close)
+        difference = bars.difference
+        directional(bars.high, bars.low, bars.close)
         cusum_filter(quotient(difference, sigma(difference)), DRIFT, THRESHOLD)
 
     def cusum_of_ramp() -> None:
         cusum_filter(np.ones(n_bars), DRIFT, THRESHOLD)
 
     def all_columns() -> None:
-        market_features(*columns)
-        slow_features(*columns)
+        market_features(*bars)
+        slow_features(*bars)
 
     measured = (
         ("ADX, DX, DI and CUSUM", adx_and_cusum, "features_adx"),
         ("CUSUM filter on a ramp", cusum_of_ramp, ""),
-        ("all 42", lambda: market_features(*columns), "features_all"),
+        ("all 42", lambda: market_features(*bars), "features_all"),
         ("all 42 and their slow twins", all_columns, ""),
     )
     detail = f"one core of the CPU, {n_bars:,} bars"

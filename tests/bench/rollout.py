@@ -14,7 +14,6 @@ from backtest import rng
 from backtest.agent.random_policy import random_policy
 from backtest.agent.weights import N_BAR, PolicyWeights
 from backtest.market.layout import BRANCHES, N_ACTIONS, N_PORTFOLIO, STATE_DIM, Array
-from backtest.market.tape import Tape
 from backtest.market.walk import walk_actions
 from opencl.devices import Device
 from opencl.rollout import Rollout, Shape
