@@ -23,7 +23,7 @@ from backtest.market.layout import Array
 from opencl.devices import Device
 from tests.bench.rows import Row
 
-BARS, QUICK_BARS = 2_000_000, 100_000
+BARS = (10_000, 100_000, 2_000_000)  # the goals are for the last
 
 
 def best_rate(function: Callable[[], object], n_bars: int) -> float:
@@ -67,7 +67,12 @@ def random_bars(n: int) -> Bars:
 
 def run(device: Device, quick: bool = False) -> list[Row]:
     """Measure the host's features; the device does not matter."""
-    n_bars = QUICK_BARS if quick else BARS
+    sizes = BARS[1:2] if quick else BARS
+    return [row for n_bars in sizes for row in rates(n_bars, goals=n_bars == sizes[-1])]
+
+
+def rates(n_bars: int, goals: bool) -> list[Row]:
+    """Measure one number of bars."""
     bars = random_bars(n_bars)
 
     def adx_and_cusum() -> None:
@@ -88,8 +93,16 @@ def run(device: Device, quick: bool = False) -> list[Row]:
         ("all 42", lambda: market_features(*bars), "features_all"),
         ("all 42 and their slow twins", all_columns, ""),
     )
-    detail = f"one core of the CPU, {n_bars:,} bars"
     return [
-        Row(f"features: {name}", best_rate(work, n_bars), "bars/s", detail, goal=goal)
+        Row(
+            f"features: {name}, {n_bars:,} bars",
+            best_rate(work, n_bars),
+            "bars/s",
+            "one core of the CPU",
+            series=name,
+            axis="bars",
+            x=n_bars,
+            goal=goal if goals else "",
+        )
         for name, work, goal in measured
     ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.bench.report import scaled
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -25,6 +27,10 @@ class Goal:
     def met(self, figure: float) -> bool:
         """Return whether a figure reaches the goal."""
         return figure <= self.bound if self.at_most else figure >= self.bound
+
+    def wording(self) -> str:
+        """Return ">= 40 G steps/s"."""
+        return f"{'<=' if self.at_most else '>='} {scaled(self.bound)} {self.unit}"
 
 
 STEPS = "steps/s"
