@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,9 +15,10 @@ Run = dict[str, Any]  # what one JSON file holds: device, time, command, rows by
 PREFIXES = ((1e9, " G"), (1e6, " M"), (1e3, " k"))
 
 
-def command() -> str:
-    """Return what was typed."""
-    return " ".join(["python -m tests.bench", *sys.argv[1:]])
+def command(arguments: Sequence[str]) -> str:
+    """Return the command that measures the same again; where its output goes is no part of it."""
+    kept = " ".join(["python -m tests.bench", *arguments])
+    return re.sub(r" --(json|plots)[ =]\S+", "", kept)
 
 
 def figures(device: Device, parts: dict[str, list[Row]]) -> Run:
@@ -24,7 +26,7 @@ def figures(device: Device, parts: dict[str, list[Row]]) -> Run:
     return {
         "device": device.describe(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": command(),
+        "command": command(sys.argv[1:]),
         "rows": [{"part": part} | row.plain() for part, rows in parts.items() for row in rows],
     }
 
