@@ -59,14 +59,22 @@ def test_a_wrong_bank_is_not_timed(monkeypatch):
         bank.run(select(), quick=True)
 
 
+def test_a_wrong_part_ends_with_its_name_and_exit_code_1(monkeypatch, capsys):
+    def measure(part, device, quick):
+        if part == "bank":
+            raise AssertionError("slots differ; not timed")
+        return [Row(part, 1.0, "steps/s")]
+
+    monkeypatch.setattr(bench, "measure", measure)
+    monkeypatch.setattr(sys, "argv", ["x", "--only", "bank", "--only", "market"])
+    assert bench.main() == 1
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-1] == "FAIL bank: slots differ; not timed"
+    assert any("market" in line for line in shown[:-1])
+
+
 def test_a_missing_package_is_said_and_not_hidden(monkeypatch):
     monkeypatch.setitem(sys.modules, "tests.bench.features", None)
     (row,) = bench.measure("features", select(), quick=True)
     assert row.detail.startswith("not measured")
-    assert bench.figures(select(), [row])["rows"][0]["figure"] is None
-
-
-def test_figures_are_scaled():
-    shown = [bench.scaled(x) for x in (52.1e9, 340e6, 9500, 3.5)]
-    assert shown == ["52.1 G", "340 M", "9.5 k", "3.5"]
-    assert Row("a", 1.0, "b").detail == ""
+    assert row.plain()["figure"] is None
