@@ -9,8 +9,8 @@ from backtest.market.layout import Fill, Formula
 from backtest.market.rough import rough_params, rough_tape
 from opencl.layout import preamble
 from opencl.market import MarketRules
-from opencl.simulate import Simulator
 from opencl.simulate import Program as Compiled
+from opencl.simulate import Simulator
 
 
 @pytest.mark.parametrize("formula, fill, lot", product(Formula, Fill, (0.0, 0.3)))
