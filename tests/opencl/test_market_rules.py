@@ -13,7 +13,7 @@ from opencl.simulate import Program as Compiled
 from opencl.simulate import Simulator
 
 
-@pytest.mark.parametrize("formula, fill, lot", product(Formula, Fill, (0.0, 0.3)))
+@pytest.mark.parametrize("formula, fill, lot", list(product(Formula, Fill, (0.0, 0.3))))
 def test_rules_are_read_from_parameters_and_rendered(formula, fill, lot):
     rules = MarketRules.of(rough_params(formula, fill, lot))
     assert rules == MarketRules(formula, fill, lot > 0)
