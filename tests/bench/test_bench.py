@@ -6,10 +6,13 @@ import sys
 import numpy as np
 import pytest
 
+from backtest.market.layout import TOTALS, Formula
 from opencl.devices import select
 from tests.bench import __main__ as bench
 from tests.bench import bank, market, rollout, scenario
+from tests.bench.operations import Counting, step_operations
 from tests.bench.rows import Row
+from tests.bench.scene import gaussian_tape
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +21,8 @@ def small(monkeypatch):
         monkeypatch.setattr(module, "GPU_ENVS", (64, 128))
         monkeypatch.setattr(module, "CPU_ENVS", (64, 128))
         monkeypatch.setattr(module, "BARS", 2000)
+    for name in ("GPU_STRATEGIES", "CPU_STRATEGIES"):
+        monkeypatch.setattr(market, name, (64,))
     monkeypatch.setattr(market, "_steps", lambda device, n, quick: 64)
     for module in (rollout, scenario):
         monkeypatch.setattr(module, "HIDDEN", (20, 20))  # a compiler unrolls 16 and takes long
@@ -51,6 +56,21 @@ def test_a_wrong_market_is_not_timed(monkeypatch):
     monkeypatch.setattr(market, "random_actions", lambda *_: np.zeros((64, 64, 4), np.uint8))
     with pytest.raises(AssertionError, match="differs from NumPy; not timed"):
         market.run(select(), quick=True)
+
+
+def test_a_wrong_backtest_is_not_timed(monkeypatch):
+    monkeypatch.setattr(market, "walk_totals", lambda tape, walk: np.zeros(64, TOTALS.dtype))
+    with pytest.raises(AssertionError, match="the backtest differs from NumPy; not timed"):
+        market.run(select(), quick=True)
+
+
+def test_operations_of_a_step_are_counted():
+    composite, calibrated = (step_operations(gaussian_tape(2, formula)) for formula in Formula)
+    assert 100 < composite < calibrated < 200
+    numbers = np.ones(3, np.float32).view(Counting)
+    Counting.operations = 0
+    _ = np.where(numbers > 0, numbers, numbers) * numbers + np.float32(1)  # one select, two each
+    assert Counting.operations == 6
 
 
 def test_a_wrong_bank_is_not_timed(monkeypatch):

@@ -35,12 +35,15 @@ def run(device: Device, quick: bool = False) -> list[Row]:
     targets = unit_moves(BARS, many)
     market, start = simulator(device), np.zeros(many, np.int64)
     peer = Orders(tape, targets[:, :few])
-    check(peer.simulate().value().to_numpy(), market.equity(tape, start[:few], targets[:, :few]))
+    check(
+        peer.simulate().value().to_numpy(),
+        market.backtest(tape, start[:few], targets[:, :few], equity=True).equity,
+    )
     runs, curves, metrics, ours = alternating(
         peer.simulate,
         lambda: peer.simulate().value(),
         lambda: figures(peer.simulate()),
-        lambda: market.equity(tape, start, targets),
+        lambda: market.backtest(tape, start, targets, equity=True).equity,
     )
     rate, unit = BARS * many / ours, "bars x strategies/s"
     detail = f"{rate:,.0f} {unit} on {device.name}, targets up and equity back"
