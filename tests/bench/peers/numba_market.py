@@ -5,8 +5,8 @@ math, parameters by value. A thread walks blocks of `LANES` episodes, static sch
 of a block stand side by side, and the loop over them is written so that LLVM makes vector
 instructions of it: what a step needs is gathered into rows first; branches of an action are floats,
 since compared integers become a switch; and the square root is the intrinsic, since numba's own may
-set errno. One episode after the other, the natural way to write it, is several times slower. Only the
-calibrated formula and fills at the next open are written out.
+set errno. One episode after the other, the natural way to write it, is several times slower.
+Only the calibrated formula and fills at the next open are written out.
 """
 
 from __future__ import annotations
@@ -92,20 +92,16 @@ def _one_of(first, second, third, i):
 
 
 @inline
-def _sign(x):
-    return ONE if x > ZERO else (-ONE if x < ZERO else ZERO)
-
-
-@inline
 def _loss_penalty(p, closed, outcome):
     loss = min(max(ZERO, -outcome), LIMIT)
     return (p.loss_aversion - ONE) * loss if closed else ZERO
 
 
 @inline
-def _trade_bonus(p, closed, aux, side, outcome):
+def _trade_bonus(p, closed, aux, position, outcome):
+    alignment = max(ZERO, aux if position > ZERO else -aux)
     profit = min(max(ZERO, outcome), LIMIT)
-    return p.scale_beta * max(ZERO, aux * side) * profit if closed else ZERO
+    return p.scale_beta * alignment * profit if closed else ZERO
 
 
 @inline
@@ -157,14 +153,17 @@ def _step(p, s, action, flags, bar, nxt, t, aux):
     # ledger
     reduces, flipped = q0 * d < ZERO, q0 * q1 < ZERO
     closed = (q0 != ZERO) & ((q1 == ZERO) | flipped)
-    units = min(abs(d), abs(q0)) if reduces else ZERO
-    realised = units * (price - entry) * p.mult * _sign(q0)
-    share = (abs(q0) if flipped else ONE) / (abs(d) if flipped else ONE)
-    running = s.trade_pnl + realised - (trade_cost * share + roll_cost)
+    units = (q0 if flipped else -d) if reduces else ZERO
+    realised = units * (price - entry) * p.mult
     opens = ((q0 == ZERO) & (q1 != ZERO)) | flipped
     adds = (d != ZERO) & (not reduces)
-    average = (q0 * entry + d * price if adds else ONE) / (q1 if adds else ONE)
-    entry = average if adds else entry
+    top = q0 * entry + d * price if adds else q0
+    bottom = q1 if adds else d
+    divides = adds | flipped
+    quotient = (top if divides else ONE) / (bottom if divides else ONE)
+    share = -quotient if flipped else ONE
+    running = s.trade_pnl + realised - (trade_cost * share + roll_cost)
+    entry = quotient if adds else entry
     entry = ZERO if q1 == ZERO else (price if opens else entry)
     kept = ZERO if q1 == ZERO else running
     trade_pnl = -(trade_cost - trade_cost * share) if flipped else kept
@@ -175,32 +174,34 @@ def _step(p, s, action, flags, bar, nxt, t, aux):
     flat_counter = s.flat_counter + ONE if flat else ZERO
     hold_time = ZERO if flat else (ONE if flipped else s.hold_time + ONE)
     scale = max(sigma, p.tick_size) * p.mult * p.max_position
-    equity0 = max(s.prev_equity, ONE)
-    R = (gross - tx_cost) / equity0
+    unit = ONE / scale
+    exposure = abs(q1) * (ONE / p.max_position)
+    per_equity = ONE / max(s.prev_equity, ONE)
+    R = (gross - tx_cost) * per_equity
     dA, dB = R - s.dsr_A, R * R - s.dsr_B
-    floor = TENTH * scale / equity0
+    floor = TENTH * scale * per_equity
     x = max(s.dsr_B - s.dsr_A * s.dsr_A, floor * floor)
     dsr = (s.dsr_B * dA - HALF * s.dsr_A * dB) / (x * _sqrt(x))
-    dsr = ZERO if t < DSR_WARMUP else _clip(dsr, -ONE, ONE) * (abs(q1) / p.max_position)
+    dsr = ZERO if t < DSR_WARMUP else _clip(dsr, -ONE, ONE) * exposure
     ema = s.pnl_ema + p.dsr_eta * (gross - s.pnl_ema)
     surprise = gross - ema
 
     peak = max(s.peak_equity, equity)
     excess = max(ZERO, (peak - equity) - p.dd_threshold * peak)
-    dd_penalty = min(max(ZERO, excess - s.dd_excess) / scale, LIMIT)
+    dd_penalty = min(max(ZERO, excess - s.dd_excess) * unit, LIMIT)
     ruined = equity <= p.ruin_level
     open_trade = ruined & (q1 != ZERO)
     unrealised = q1 * (c1 - entry) * p.mult
     ruin_result = trade_pnl + unrealised if open_trade else ZERO
 
-    outcome, ruin_outcome = result / scale, ruin_result / scale
-    asym = _clip((gross - tx_cost) / scale, -LIMIT, LIMIT) - _loss_penalty(p, closed, outcome)
+    outcome, ruin_outcome = result * unit, ruin_result * unit
+    asym = _clip((gross - tx_cost) * unit, -LIMIT, LIMIT) - _loss_penalty(p, closed, outcome)
     asym = asym - _loss_penalty(p, open_trade, ruin_outcome)
-    rent = hold_time * p.time_decay_rate * abs(q1) / p.max_position
-    r_aux = _trade_bonus(p, closed, s.aux_at_entry, _sign(q0), outcome)
-    r_aux = r_aux + _trade_bonus(p, open_trade, entered, _sign(q1), ruin_outcome)
-    trend = _clip(adx / ADX_REFERENCE, HALF, TWO)
-    vol = _clip(cusum / p.cusum_ref, HALF, TWO)
+    rent = hold_time * p.time_decay_rate * exposure
+    r_aux = _trade_bonus(p, closed, s.aux_at_entry, q0, outcome)
+    r_aux = r_aux + _trade_bonus(p, open_trade, entered, q1, ruin_outcome)
+    trend = _clip(adx * (ONE / ADX_REFERENCE), HALF, TWO)
+    vol = _clip(cusum * (ONE / p.cusum_ref), HALF, TWO)
     reward = p.w_dsr * _clip(TWO - trend, HALF, THREE_HALVES) * dsr
     reward = reward + p.w_pnl * trend * asym
     reward = reward - p.w_dd * vol * dd_penalty
