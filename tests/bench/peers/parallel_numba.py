@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import get_num_threads
 
 from backtest.market.layout import STATE, Array
 from backtest.market.tape import Tape
@@ -11,7 +12,7 @@ from opencl.buffers import empty, upload
 from opencl.devices import Device
 from opencl.simulate import DeviceTape, simulator
 from tests.bench.market import BARS, KEY, random_actions
-from tests.bench.peers.numba_market import get_num_threads, parameters, random_walk
+from tests.bench.peers.numba_market import parameters, random_walk
 from tests.bench.rows import TIMES, Row, alternating
 from tests.bench.scene import gaussian_tape
 
