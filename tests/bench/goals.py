@@ -60,8 +60,8 @@ GOALS = {
         "gpu",
         "vectorbt 1.2.0 with equity, the host's CPU",
     ),
-    "features_adx": Goal("ADX, DX, DI and CUSUM, one core", 2e6, "bars/s"),
-    "features_all": Goal("all 42 features, one core", 300e3, "bars/s"),
+    "features_adx": Goal("ADX, DX, DI and CUSUM, one core", 2e6, "bars/s", "cpu"),
+    "features_all": Goal("all 42 features, one core", 300e3, "bars/s", "cpu"),
     "learner_busy": Goal("learner, batch 4,096: time in the GPU's kernels", 70, "%", "gpu"),
     "walkforward": Goal(
         "walk-forward, 10 folds x 10 seeds x 1 M bars", 3600, "s", "gpu", at_most=True

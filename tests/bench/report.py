@@ -12,7 +12,7 @@ from opencl.devices import Device
 from tests.bench.rows import Row
 
 Run = dict[str, Any]  # what one JSON file holds: device, time, command, rows by part
-PREFIXES = ((1e9, " G"), (1e6, " M"), (1e3, " k"))
+PREFIXES = ((1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k"))  # from, factor, letter
 
 
 def command(arguments: Sequence[str]) -> str:
@@ -52,13 +52,13 @@ def detail(row: Run) -> str:
 
 
 def scaled(figure: float | None) -> str:
-    """Return a rate with four digits: 52.1 G, 340 M, 9.5 k; a dash for what is missing."""
+    """Return a rate with four digits: 52.1 G, 340 M, 95 k; a dash for what is missing."""
     if figure is None:
         return "-"
-    for factor, letter in PREFIXES:
-        if figure >= factor:
+    for least, factor, letter in PREFIXES:
+        if figure >= least:
             return f"{figure / factor:,.4g}{letter}"
-    return f"{figure:.4g}"
+    return f"{figure:,.4g}"
 
 
 def pipe_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -21,8 +21,8 @@ CURVE = [Row("r", 10.0**x, "steps/s", series="fp32", axis="envs", x=2.0**x) for 
 
 
 def test_figures_are_scaled():
-    shown = [report.scaled(x) for x in (52.1e9, 340e6, 9500, 3.5, None)]
-    assert shown == ["52.1 G", "340 M", "9.5 k", "3.5", "-"]
+    shown = [report.scaled(x) for x in (52.1e9, 340e6, 95000, 9500, 3.5, None)]
+    assert shown == ["52.1 G", "340 M", "95 k", "9,500", "3.5", "-"]
 
 
 def test_the_command_is_kept_without_where_its_output_went():
