@@ -202,6 +202,19 @@ STEP = Struct(
     ),
 )
 
+# What of all that a launch carries belongs to one of its policies.
+PART = Struct(
+    "Part",
+    (
+        ("weights", np.int32, 1),
+        ("table", np.int32, 1),  # of bars
+        ("bank", np.int32, 1),  # of task skills, or -1
+        ("origin", np.int32, 1),  # bar that the table's rows count from
+        ("steps", np.int32, 1),  # the last of them truncates
+        ("base", np.float32, 1),  # points, of its bars' prices
+    ),
+)
+
 # The state vector (spec: agent). Slots that follow the portfolio; the rest is the bar's alone.
 STATE_DIM = 128
 PORTFOLIO_SLOTS = (*range(112, 121), *range(122, 126))

@@ -1,6 +1,6 @@
 """Whole rollouts on a device: policy, skills, exploration and market in one kernel.
 
-Read shape, sizes, program, packing, skills, tables, scenario_tables, passes, play.
+Read shape, sizes, program, packing, skills, tables, scenario_tables, passes, play, windows.
 """
 
 from opencl.rollout.play import Rollout
@@ -8,6 +8,7 @@ from opencl.rollout.program import RolloutProgram, Variant, policy_files, rollou
 from opencl.rollout.shape import Shape
 from opencl.rollout.skills import PolicySkills
 from opencl.rollout.trajectories import Launch, Trajectories
+from opencl.rollout.windows import Windows
 
 __all__ = [
     "Launch",
@@ -17,6 +18,7 @@ __all__ = [
     "Shape",
     "Trajectories",
     "Variant",
+    "Windows",
     "policy_files",
     "rollout_program",
 ]

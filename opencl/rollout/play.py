@@ -17,7 +17,7 @@ from backtest.agent.kinds import Weights
 from backtest.agent.scenario_weights import ScenarioWeights
 from backtest.agent.weights import PolicyWeights
 from backtest.errors import DeviceError
-from backtest.market.layout import N_PORTFOLIO, STATE, STEP, Array
+from backtest.market.layout import N_PORTFOLIO, PART, STATE, STEP, Array
 from backtest.market.tape import Tape
 from backtest.market.walk import check_span
 from opencl.buffers import DeviceArray, empty, upload
@@ -82,11 +82,12 @@ class Rollout:
         self,
         policies: Sequence[Weights],
         start: Array,
-        steps: int,
+        steps: int | Array,
         keys: Array,
         *,
         stage_round: int,
         epsilon: float = 0.0,
+        base: Array | None = None,
         portfolio: bool = False,
         trace: bool = False,
         values: bool = False,
@@ -101,6 +102,7 @@ class Rollout:
             keys,
             stage_round=stage_round,
             epsilon=epsilon,
+            base=base,
             portfolio=portfolio,
             trace=trace,
             values=values,
@@ -112,11 +114,12 @@ class Rollout:
         self,
         policies: Sequence[Weights],
         start: Array,
-        steps: int,
+        steps: int | Array,
         keys: Array,
         *,
         stage_round: int,
         epsilon: float = 0.0,
+        base: Array | None = None,
         portfolio: bool = False,
         trace: bool = False,
         values: bool = False,
@@ -129,10 +132,12 @@ class Rollout:
         Args:
             policies: P of them, of one shape; the same object several times is uploaded once.
             start: int[P, E], decision bar of step 0.
-            steps: T; start + T must lie on the tape.
+            steps: T, or int[P] for the episodes of each policy: T is the most, and rows after an
+                episode's own are DEAD; start + T must lie on the tape.
             keys: uint32[P, 2], random keys (`backtest.rng.key`).
             stage_round: counter word 0 (`backtest.rng.stream`).
             epsilon: probability of a random action, per learned branch.
+            base: float32[P], points, of the bars that each policy walks; None: the tape's.
             portfolio: return the portfolio states.
             trace: return every `StepResult`.
             values: return the action values.
@@ -145,12 +150,16 @@ class Rollout:
             ValueError: counts or shapes of policies, keys, starts and banks differ.
             DeviceError: the device has no room, or a bar's tables exceed the budget.
         """
-        check_span(self.tape, np.asarray(start).ravel(), steps)
         count, each = start.shape
         if len(policies) != count or keys.shape != (count, 2):
             raise ValueError(
                 f"{len(policies)} policies and keys {keys.shape} for starts {start.shape}"
             )
+        parts = np.zeros(count, PART.dtype)
+        parts["steps"] = steps
+        parts["base"] = self.tape.params["base"] if base is None else base
+        steps = int(parts["steps"].max())
+        check_span(self.tape, np.asarray(start).ravel(), steps)
         skills = [None] * count if skills is None else skills
         if len(skills) != count:
             raise ValueError(f"skills of {len(skills)} policies for {count}")
@@ -162,17 +171,22 @@ class Rollout:
         arrays: dict[str, Array] = dict(pack(made.sizes, own))
         banks, bank_of = task_banks(made.sizes, policies, skills)
         tables = self._tables(own, weights_of, [s.step if s is not None else None for s in skills])
-        parts = np.zeros((count, 4), np.int32)
-        parts[:, 0], parts[:, 1], parts[:, 2] = weights_of, tables.table_of, bank_of
+        parts["weights"], parts["table"], parts["bank"] = weights_of, tables.table_of, bank_of
+        origin = np.full(max(tables.table_of) + 1, self.tape.stop)
+        np.minimum.at(origin, tables.table_of, start.min(axis=1))
+        parts["origin"] = origin[tables.table_of]
         arrays |= banks | {"parts": parts, "keys": keys.astype(np.uint32)}
         arrays["start"] = start.ravel().astype(np.int32)
         optional = {"portfolio": portfolio, "trace": trace, "values": values, "slots": slots}
         forms = self._forms(steps, n)
         wanted = {name: form for name, form in forms.items() if optional.get(name, True)}
-        todo, planned = self._plan(tables, start, steps, sum(map(_nbytes, wanted.values())))
+        behind = start - parts["origin"][:, None]
+        todo, planned = self._plan(tables, behind, steps, sum(map(_nbytes, wanted.values())))
         given = {name: upload(self.device, array) for name, array in arrays.items()}
         out = {name: empty(self.device, *form) for name, form in wanted.items()}
-        walk = _Walk(self, queue, tables, {**given, **out}, n, each, steps, epsilon, stage_round)
+        walk = _Walk(
+            self, queue, tables, {**given, **out}, origin, n, each, steps, epsilon, stage_round
+        )
         tables.allocate(max(part.bars for part in todo), self._whole(tables))
         cut = any(part.stop_step < steps for part in todo)
         for part in todo:
@@ -272,6 +286,7 @@ class _Walk:
         queue: Any,
         tables: Tables,
         arrays: Mapping[str, DeviceArray],
+        origin: Array,
         n: int,
         each: int,
         steps: int,
@@ -279,6 +294,7 @@ class _Walk:
         stage_round: int,
     ) -> None:
         self.rollout, self.queue, self.tables, self.arrays = rollout, queue, tables, arrays
+        self.rows = origin - rollout.tape.start  # of the tape, that tables count from
         self.counts = (n, each, steps)
         self.chance = (np.float32(epsilon), np.uint32(stage_round))
         self.events: list[Any] = []
@@ -295,7 +311,7 @@ class _Walk:
         """
         rollout, made, sizes = self.rollout, self.rollout.made, self.rollout.made.sizes
         n, tape = self.counts[0], rollout.tape
-        self.bar_events += self.tables.fill(self.queue, part.first_bar - tape.start, part.bars)
+        self.bar_events += self.tables.fill(self.queue, self.rows + part.first_bar, part.bars)
         tiles = len(part.episodes)
         if part.group != self.group:
             self.group = part.group
