@@ -7,7 +7,6 @@ stretch of bars that fits the budget; `opencl.rollout.passes` says who walks on 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -17,11 +16,12 @@ from backtest.agent.kinds import Weights
 from backtest.agent.scenario_weights import ScenarioWeights
 from backtest.agent.weights import PolicyWeights
 from backtest.errors import DeviceError
-from backtest.market.layout import N_PORTFOLIO, PART, STATE, STEP, Array
+from backtest.market.layout import PART, STATE, Array
 from backtest.market.tape import Tape
 from backtest.market.walk import check_span
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.devices import Device
+from opencl.rollout.outputs import forms, size
 from opencl.rollout.packing import distinct, pack
 from opencl.rollout.passes import Pass, passes
 from opencl.rollout.program import Variant, rollout_program
@@ -40,7 +40,6 @@ ARGUMENTS = (
     *("episodes", "start", "action", "reward", "equity", "end"),
     *("portfolio", "trace", "values", "slots", "memory", "living", "history"),
 )
-Form = tuple[tuple[int, ...], np.dtype[Any]]
 
 
 class Rollout:
@@ -178,10 +177,10 @@ class Rollout:
         arrays |= banks | {"parts": parts, "keys": keys.astype(np.uint32)}
         arrays["start"] = start.ravel().astype(np.int32)
         optional = {"portfolio": portfolio, "trace": trace, "values": values, "slots": slots}
-        forms = self._forms(steps, n)
-        wanted = {name: form for name, form in forms.items() if optional.get(name, True)}
+        asked = {name for name, wanted in optional.items() if wanted}
+        wanted = forms(steps, n, len(made.shape.heads), asked)
         behind = start - parts["origin"][:, None]
-        todo, planned = self._plan(tables, behind, steps, sum(map(_nbytes, wanted.values())))
+        todo, planned = self._plan(tables, behind, steps, size(wanted))
         given = {name: upload(self.device, array) for name, array in arrays.items()}
         out = {name: empty(self.device, *form) for name, form in wanted.items()}
         walk = _Walk(
@@ -223,19 +222,6 @@ class Rollout:
         weights = [cast("ScenarioWeights", own[i]) for i in weights_of]
         return ScenarioTables(self.made, self.x, self.forecasts, weights, steps)
 
-    def _forms(self, steps: int, n: int) -> dict[str, Form]:
-        """Return shape and dtype of every output."""
-        return {
-            "action": ((steps, n, 4), np.dtype(np.uint8)),
-            "reward": ((steps, n), np.dtype(np.float32)),
-            "equity": ((steps, n), np.dtype(np.float32)),
-            "end": ((steps, n), np.dtype(np.uint8)),
-            "portfolio": ((steps + 1, N_PORTFOLIO, n), np.dtype(np.float32)),
-            "trace": ((steps, n), STEP.dtype),
-            "values": ((steps, n, len(self.made.shape.heads)), np.dtype(np.float32)),
-            "slots": ((steps, n, 2), np.dtype(np.int8)),
-        }
-
     def _most(self, tables: Tables) -> int:
         """Return how many bars fit the budget and one buffer."""
         largest = int(self.device.handle.max_mem_alloc_size) // tables.largest
@@ -272,11 +258,6 @@ class Rollout:
         return todo, planned
 
 
-def _nbytes(form: Form) -> int:
-    shape, dtype = form
-    return prod(shape) * dtype.itemsize
-
-
 class _Walk:
     """One launch: the kernel's arguments, and what passes hand on to each other."""
 
@@ -311,7 +292,9 @@ class _Walk:
         """
         rollout, made, sizes = self.rollout, self.rollout.made, self.rollout.made.sizes
         n, tape = self.counts[0], rollout.tape
-        self.bar_events += self.tables.fill(self.queue, self.rows + part.first_bar, part.bars)
+        self.bar_events += self.tables.fill(
+            self.queue, (self.rows + part.first_bar).tolist(), part.bars
+        )
         tiles = len(part.episodes)
         if part.group != self.group:
             self.group = part.group

@@ -205,7 +205,7 @@ class ScenarioTables:
             cl.enqueue_fill_buffer(queue, self.found.buffer, np.int8(MISS), 0, size)
         events: list[Any] = []
         for i in self.order:
-            at = int(first[i])
+            at = first[i]
             rows = min(bars, self.x.shape[0] - at)
             if rows <= 0:
                 continue

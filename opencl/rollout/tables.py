@@ -105,8 +105,8 @@ class MlpTables:
         made, x = self.made, self.x
         events = []
         for i, (layer, at) in enumerate(zip(self.layers, first, strict=True)):
-            rows = min(bars, x.shape[0] - int(at))
-            where = {"first": int(at), "stride": N_BAR, "first_out": i * bars}
+            rows = min(bars, x.shape[0] - at)
+            where = {"first": at, "stride": N_BAR, "first_out": i * bars}
             if rows > 0:
                 events.append(dense(made, queue, x, layer, self.table, rows, **where))
         return events
