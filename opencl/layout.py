@@ -29,6 +29,7 @@ STRUCTS: tuple[Struct, ...] = (
     host.PARAMS,
     host.STEP,
     host.PART,
+    host.TOTALS,
     records.RULES,
     records.SKILL,
     records.CELL,

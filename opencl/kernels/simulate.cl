@@ -1,59 +1,77 @@
 // Evaluation of given actions or target positions, and the market alone under random actions.
 // One work-item walks one episode of [start, start + steps). n is a multiple of the work-group (the
-// host pads) and a dead episode is stepped too, its outcome dropped: any branch around a step would
-// make the CPU's vectoriser mask every instruction in it. Parameters come by value: behind a pointer
-// each use is a load.
+// host pads). Parameters come by value: behind a pointer each use is a load. Work-items are size_t:
+// of an int the compiler cannot tell that neighbours write side by side, and scatters.
 
-// Advance an episode towards a target if it is alive; a dead one keeps its state.
-inline __attribute__((always_inline)) StepResult
-advance_alive(const MarketParams *p, EpisodeState *s, bool *alive, const float target,
-              const float urgency, const int order, const Bar bar, const Bar nxt, const int t,
-              const bool last, const float aux)
-{
-    EpisodeState next = *s;
-    const StepResult r = advance(p, &next, target, urgency, order, bar, nxt, t, last, aux);
-    const StepResult shown = *alive ? r : dead_step();
-    *s = *alive ? next : *s;
-    *alive = *alive && r.end == END_RUNNING;
-    return shown;
-}
-
-// The same under an action (direction, magnitude, order, urgency).
+// Advance an episode under an action if it is alive; a dead one keeps its state.
 inline __attribute__((always_inline)) StepResult
 step_alive(const MarketParams *p, EpisodeState *s, bool *alive, const int4 action,
            const Bar bar, const Bar nxt, const int t, const bool last, const float aux)
 {
-    const float target = target_position(p, s->position, action);
-    const float urgency = one_of(p->urgency, action.w);
-    return advance_alive(p, s, alive, target, urgency, action.z, bar, nxt, t, last, aux);
+    StepResult r = dead_step();
+    if (*alive) {
+        r = step(p, s, action, bar, nxt, t, last, aux);
+        *alive = r.end == END_RUNNING;
+    }
+    return r;
 }
 
-// Target positions in, equity out. targets and the optional trace are [steps][n]: neighbours read
-// and write neighbours.
+#if TARGET_BITS == 32
+typedef float Target;
+#elif TARGET_BITS == 16
+typedef half Target;
+#else
+typedef char Target;
+#endif
+
+// A target position, units, from the type it was given in.
+inline float target_at(__global const Target *targets, const size_t i)
+{
+#if TARGET_BITS == 16
+    return vload_half(i, targets);
+#else
+    return convert_float(targets[i]);
+#endif
+}
+
+// Target positions in, totals and, where asked for, equity and every result out. What is [steps][n]
+// may be null; neighbours read and write neighbours.
 __kernel void portfolio_sim_kernel(const MarketParams params, __global const Bar *restrict bars,
                                    __global const float *restrict aux,
-                                   __global const int *restrict start,     // [n], global bars
-                                   __global const float *restrict targets, // [steps][n], units
-                                   __global float *restrict equity,        // [steps][n], currency
-                                   __global StepResult *restrict trace,    // [steps][n] or null
+                                   __global const int *restrict start,      // [n], global bars
+                                   __global const Target *restrict targets, // [steps][n], units
+                                   __global StrategyTotals *restrict totals, // [n]
+                                   __global float *restrict equity,     // [steps][n], currency
+                                   __global StepResult *restrict trace, // [steps][n]
                                    const int first_bar, const int n, const int steps)
 {
-    const int i = get_global_id(0);
+    const size_t i = get_global_id(0);
     EpisodeState state = reset(&params);
+    Tally tally = {0};
     bool alive = true;
     int bar = start[i] - first_bar;
     Bar now = bar_at(bars, bar);
     for (int t = 0; t < steps; t++, bar++) {
         const Bar nxt = bar_at(bars, bar + 1);
-        const long row = (long)t * n + i;
-        const StepResult r = advance_alive(&params, &state, &alive, targets[row], 1.0f, ORDER_MARKET, now,
-                                           nxt, t, t == steps - 1, aux[bar]);
-        equity[row] = state.portfolio_val;
+        const size_t row = (size_t)t * n + i;
+        StepResult r = dead_step();
+        if (alive) {
+            const float equity0 = state.prev_equity;
+            r = advance(&params, &state, target_at(targets, row), 1.0f, ORDER_MARKET, now, nxt, t,
+                        t == steps - 1, aux[bar]);
+            count_step(&tally, &r, equity0, state.peak_equity);
+            alive = r.end == END_RUNNING;
+        }
+        if (equity != 0) {
+            equity[row] = state.portfolio_val;
+        }
         if (trace != 0) {
             trace[row] = r;
         }
         now = nxt;
     }
+    tally.totals.net_pnl = state.portfolio_val - params.initial_capital;
+    totals[i] = tally.totals;
 }
 
 // Actions in, every result and every state on the way out.
@@ -65,13 +83,13 @@ __kernel void action_sim_kernel(const MarketParams params, __global const Bar *r
                                 __global EpisodeState *restrict states,  // [steps + 1][n]
                                 const int first_bar, const int n, const int steps)
 {
-    const int i = get_global_id(0);
+    const size_t i = get_global_id(0);
     EpisodeState state = reset(&params);
     bool alive = true;
     int bar = start[i] - first_bar;
     states[i] = state;
     for (int t = 0; t < steps; t++, bar++) {
-        const long row = (long)t * n + i;
+        const size_t row = (size_t)t * n + i;
         trace[row] = step_alive(&params, &state, &alive, convert_int4(actions[row]), bar_at(bars, bar),
                                 bar_at(bars, bar + 1), t, t == steps - 1, aux[bar]);
         states[row + n] = state;
@@ -97,7 +115,7 @@ __kernel void random_sim_kernel(const MarketParams params, __global const Bar *r
                                 const uint2 key, const uint stage_round, const int first_bar, const int n,
                                 const int steps)
 {
-    const int i = get_global_id(0);
+    const size_t i = get_global_id(0);
     EpisodeState state = reset(&params);
     bool alive = true;
     int bar = start[i] - first_bar;
@@ -108,7 +126,7 @@ __kernel void random_sim_kernel(const MarketParams params, __global const Bar *r
             const Bar nxt = bar_at(bars, bar + 1);
             const StepResult r = step_alive(&params, &state, &alive, random_action(words.x), now, nxt, t,
                                             t == steps - 1, aux[bar]);
-            rewards[(long)t * n + i] = r.reward;
+            rewards[(size_t)t * n + i] = r.reward;
             words = words.yzwx;
             now = nxt;
         }

@@ -21,6 +21,7 @@ from backtest.market.tape import Tape
 from backtest.market.walk import check_span
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.devices import Device
+from opencl.market import MarketRules
 from opencl.rollout.outputs import forms, size
 from opencl.rollout.packing import distinct, pack
 from opencl.rollout.passes import Pass, passes
@@ -70,7 +71,7 @@ class Rollout:
         if len(bar_part) != len(tape.bars):
             raise ValueError(f"{len(bar_part)} states for {len(tape.bars)} bars")
         self.device, self.tape = device, tape
-        self.made = rollout_program(device, shape, variant)
+        self.made = rollout_program(device, shape, MarketRules.of(tape.params), variant)
         self.rows = DeviceTape(device, tape)
         self.x = upload(device, np.ascontiguousarray(bar_part, np.float32))
         self.budget = device.global_memory // BUDGET_SHARE if budget is None else budget

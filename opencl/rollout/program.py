@@ -10,10 +10,10 @@ from functools import cache
 from typing import Literal
 
 from opencl.devices import Device
+from opencl.market import MARKET_FILES, MarketRules
 from opencl.programs import Program
 from opencl.rollout.shape import Shape
 from opencl.rollout.sizes import Sizes
-from opencl.simulate import MARKET_FILES
 
 BAR_GROUP = 64  # work-items a group of kernels over bars
 WIDTH = 16  # of them side by side in the fastest dimension, on a GPU
@@ -22,9 +22,11 @@ Variant = Literal["auto", "lanes", "group"]
 
 
 @cache
-def rollout_program(device: Device, shape: Shape, variant: Variant = "auto") -> RolloutProgram:
-    """Return the compiled rollout of a device and network shape, one object for all calls."""
-    return RolloutProgram(device, shape, variant)
+def rollout_program(
+    device: Device, shape: Shape, rules: MarketRules, variant: Variant = "auto"
+) -> RolloutProgram:
+    """Return the compiled rollout of a device, network and market, one object for all calls."""
+    return RolloutProgram(device, shape, rules, variant)
 
 
 def policy_files(shape: Shape, variant: Literal["lanes", "group"]) -> tuple[str, ...]:
@@ -53,7 +55,7 @@ class RolloutProgram:
         kernel: the one that walks.
     """
 
-    def __init__(self, device: Device, shape: Shape, variant: Variant) -> None:
+    def __init__(self, device: Device, shape: Shape, rules: MarketRules, variant: Variant) -> None:
         """Compile.
 
         Raises:
@@ -63,7 +65,9 @@ class RolloutProgram:
         name: Literal["lanes", "group"] = "group" if group else "lanes"
         self.device, self.shape = device, shape
         self.sizes = Sizes(shape, group, device.local_memory, device.name)
-        self.program = Program(device, policy_files(shape, name), self.sizes.defines())
+        self.program = Program(
+            device, policy_files(shape, name), self.sizes.defines() | rules.defines()
+        )
         self.kernel = self.program.kernel(f"rollout_{name}")
 
     def over(self, n: int) -> tuple[tuple[int], tuple[int]]:
