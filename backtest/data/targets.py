@@ -31,17 +31,52 @@ class Targets:
     Attributes:
         first_bar: global index of row 0.
         names: of the strategies.
-        position: float32[n, len(names)], units wanted.
+        position: float32 (float16 or int8 save transfers) [n, len(names)], units wanted.
         ignored: rows at the last bar, which no bar follows: 0 or 1.
     """
 
     first_bar: int
     names: tuple[str, ...]
-    position: npt.NDArray[np.float32]
-    ignored: int
+    position: npt.NDArray[Any]
+    ignored: int = 0
 
-    def __len__(self) -> int:
+    @classmethod
+    def of_array(cls, position: npt.NDArray[Any], first_bar: int = 0) -> Targets:
+        """Return targets [n, strategies] of an array, decided from bar `first_bar` on.
+
+        float32, float16 and int8 stay what they are, anything else becomes float32.
+        """
+        kept = position.dtype in (np.float32, np.float16, np.int8)
+        names = tuple(str(i) for i in range(position.shape[1]))
+        return cls(first_bar, names, position if kept else position.astype(np.float32))
+
+    @property
+    def steps(self) -> int:
+        """Decisions."""
         return len(self.position)
+
+    def read(self, names: Sequence[str]) -> Targets:
+        """Return some strategies."""
+        place = {name: i for i, name in enumerate(self.names)}
+        at = [place[name] for name in names]
+        return Targets(self.first_bar, tuple(names), self.position[:, at], self.ignored)
+
+    def check(self, max_position: float) -> None:
+        """Refuse targets that are not finite or beyond the largest position.
+
+        Raises:
+            DataError: names bar and strategy.
+        """
+        most = np.float32(max_position * (1 + TOLERANCE))
+        # NaN is not within either
+        within = (self.position <= most) & (self.position >= -most)
+        if not within.all():
+            step, column = np.argwhere(~within)[0]
+            raise DataError(
+                f"bar {self.first_bar + step}: {self.names[column]} = "
+                f"{self.position[step, column]:g} units; a target is finite and within "
+                f"max_position = {max_position:g}"
+            )
 
 
 class TargetFile:

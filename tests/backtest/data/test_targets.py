@@ -31,13 +31,13 @@ def csv(tmp_path, text):
 
 def test_a_target_stands_until_the_next_row(bars, tmp_path):
     found = TargetFile(csv(tmp_path, "bar,a,b\n2,1,-2\n5,0,2\n"), bars, 2.0).read()
-    assert (found.first_bar, found.names, len(found), found.ignored) == (2, ("a", "b"), 4, 0)
+    assert (found.first_bar, found.names, found.steps, found.ignored) == (2, ("a", "b"), 4, 0)
     assert found.position.tolist() == [[1, -2], [1, -2], [1, -2], [0, 2]]
 
 
 def test_the_last_bar_cannot_be_traded(bars, tmp_path):
     found = TargetFile(csv(tmp_path, "bar,target\n6,1\n7,2\n"), bars, 2.0).read()
-    assert (len(found), found.ignored) == (1, 1)
+    assert (found.steps, found.ignored) == (1, 1)
     with pytest.raises(DataError, match="only decision is at the last bar of X, 7"):
         TargetFile(csv(tmp_path, "bar,target\n7,2\n"), bars, 2.0).read()
 
