@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from backtest.market.layout import N_PORTFOLIO, STEP
+from backtest.market.layout import N_PORTFOLIO, STATE, STEP
+from opencl.rollout.sizes import Sizes
 
 Form = tuple[tuple[int, ...], np.dtype[Any]]
 OPTIONAL = ("portfolio", "trace", "values", "slots")
@@ -34,6 +35,20 @@ def forms(steps: int, n: int, heads: int, asked: Collection[str]) -> dict[str, F
         "slots": ((steps, n, 2), np.dtype(np.int8)),
     }
     return {name: form for name, form in every.items() if name in asked or name not in OPTIONAL}
+
+
+def carried(sizes: Sizes, n: int, tiles: int, cut: bool) -> int:
+    """Return the bytes of what episodes hand on from step to step and from launch to launch.
+
+    Args:
+        sizes: of the kernels.
+        n: episodes.
+        tiles: of them, in the largest launch.
+        cut: a walk is more than one launch.
+    """
+    kept = n * (STATE.dtype.itemsize + 1) if cut else 0
+    history = tiles * sizes.past * sizes.tile * 4 if cut or sizes.group else 0
+    return tiles * sizes.tile * 4 + kept + history
 
 
 def size(wanted: Mapping[str, Form]) -> int:

@@ -22,7 +22,8 @@ from backtest.market.walk import check_span
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.devices import Device
 from opencl.market import MarketRules
-from opencl.rollout.outputs import forms, size
+from opencl.memory import Planned
+from opencl.rollout.outputs import carried, forms, size
 from opencl.rollout.packing import distinct, pack
 from opencl.rollout.passes import Pass, passes
 from opencl.rollout.program import Variant, rollout_program
@@ -181,14 +182,25 @@ class Rollout:
         asked = {name for name, wanted in optional.items() if wanted}
         wanted = forms(steps, n, len(made.shape.heads), asked)
         behind = start - parts["origin"][:, None]
-        todo, planned = self._plan(tables, behind, steps, size(wanted))
+        todo, bars = self._plan(tables, behind, steps)
+        cut = any(part.stop_step < steps for part in todo)
+        planned = Planned(
+            {
+                "bars": self.rows.nbytes,
+                "states": self.x.nbytes,
+                "policies": sum(array.nbytes for array in arrays.values()),
+                "tables": bars * tables.bar_bytes,
+                "outputs": size(wanted),
+                "episodes": carried(made.sizes, n, max(len(p.episodes) for p in todo), cut),
+            }
+        )
+        planned.check(self.device, "use fewer episodes or shorter ones")
         given = {name: upload(self.device, array) for name, array in arrays.items()}
         out = {name: empty(self.device, *form) for name, form in wanted.items()}
         walk = _Walk(
             self, queue, tables, {**given, **out}, origin, n, each, steps, epsilon, stage_round
         )
         tables.allocate(max(part.bars for part in todo), self._whole(tables))
-        cut = any(part.stop_step < steps for part in todo)
         for part in todo:
             walk.enqueue(part, cut)
         return Launch(
@@ -233,13 +245,11 @@ class Rollout:
         bars = len(self.tape.bars)
         return bars if bars <= self._most(tables) else 0
 
-    def _plan(
-        self, tables: Tables, start: Array, steps: int, outputs: int
-    ) -> tuple[list[Pass], int]:
-        """Return the passes of a walk and the bytes planned for its tables.
+    def _plan(self, tables: Tables, start: Array, steps: int) -> tuple[list[Pass], int]:
+        """Return the passes of a walk and the bars that its tables hold.
 
         Raises:
-            DeviceError: not one bar fits the budget, or everything together not the device.
+            DeviceError: not one bar fits the budget.
         """
         most = self._most(tables)
         if most < 1:
@@ -249,14 +259,7 @@ class Rollout:
                 "larger budget"
             )
         todo = list(passes(start, steps, most, self.made.sizes.tile))
-        bars = max(self._whole(tables), *(part.bars for part in todo))
-        planned = bars * tables.bar_bytes
-        if planned + outputs > self.device.global_memory:
-            raise DeviceError(
-                f"{self.device.name}: bar tables of {planned} bytes and outputs of {outputs} "
-                f"bytes, there are {self.device.global_memory}; use fewer episodes or shorter ones"
-            )
-        return todo, planned
+        return todo, max(self._whole(tables), *(part.bars for part in todo))
 
 
 class _Walk:

@@ -10,6 +10,7 @@ import numpy as np
 
 from backtest.market.layout import Array
 from opencl.buffers import DeviceArray
+from opencl.memory import Planned
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ class Launch:
     Attributes:
         events: of the kernels that walk, in order; with times when it was launched as timed.
         bar_events: of the kernels that fill bar tables.
-        planned: bytes of bar tables and their scratch that were planned.
+        planned: bytes on the device; tables with their scratch.
         start: int[n], decision bar of step 0.
     """
 
     events: Sequence[Any]
     bar_events: Sequence[Any]
-    planned: int
+    planned: Planned
     start: Array
     action: DeviceArray
     reward: DeviceArray
