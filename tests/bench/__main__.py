@@ -22,6 +22,7 @@ PARTS = (
     "scenario",
     "bank",
     "evaluation",
+    "memory",
     "features",
 )  # modules here; each has `run`
 

@@ -28,7 +28,7 @@ from tests.bench.scene import gaussian_tape
 HIDDEN, ATOMS = (128, 128), 51
 S, H, L = 8, 6, 8  # of the scenario network
 KEY = rng.key(0, "BENCH", "evaluation")
-STEPS = {"gpu": 1000, "cpu": 600}  # of the longest window
+STEPS = {"gpu": 256, "cpu": 600}  # of the longest window
 FOLDS, SEEDS = {"gpu": 10, "cpu": 4}, {"gpu": 10, "cpu": 3}
 QUICK = 4  # times fewer steps
 
