@@ -21,6 +21,7 @@ PARTS = (
     "rollout",
     "scenario",
     "bank",
+    "learner",
     "evaluation",
     "memory",
     "features",
