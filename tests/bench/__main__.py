@@ -24,6 +24,7 @@ PARTS = (
     "learner",
     "evaluation",
     "memory",
+    "walkforward",
     "features",
 )  # modules here; each has `run`
 
