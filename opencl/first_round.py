@@ -7,21 +7,24 @@ from dataclasses import dataclass
 
 from backtest.agent.experience import Experience
 from backtest.agent.kinds import Weights
+from backtest.market.layout import End
 from opencl.collector import DeviceCollector
+from opencl.exchange import host
 
 
 def digest(experience: Experience) -> str:
     """Return the SHA-256 (hex) of all decisions; rows after an end do not count."""
-    alive = experience.alive
-    total = hashlib.sha256(experience.start.tobytes())
+    end, portfolio = host(experience.end), host(experience.portfolio)
+    alive = end != End.DEAD
+    total = hashlib.sha256(host(experience.start).tobytes())
     arrays = (
         alive,
-        experience.action[alive],
-        experience.reward[alive],
-        experience.end[alive],
-        experience.portfolio[:-1][alive],
-        experience.portfolio[1:][alive],
-        experience.equity[alive],
+        host(experience.action)[alive],
+        host(experience.reward)[alive],
+        end[alive],
+        portfolio[:-1][alive],
+        portfolio[1:][alive],
+        host(experience.equity)[alive],
     )
     for array in arrays:
         total.update(array.tobytes())

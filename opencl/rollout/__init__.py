@@ -7,7 +7,7 @@ from opencl.rollout.play import Rollout
 from opencl.rollout.program import RolloutProgram, Variant, policy_files, rollout_program
 from opencl.rollout.shape import Shape
 from opencl.rollout.skills import PolicySkills
-from opencl.rollout.trajectories import Launch, Trajectories
+from opencl.rollout.trajectories import Launch, Trajectories, Walked
 
 __all__ = [
     "Launch",
@@ -17,6 +17,7 @@ __all__ = [
     "Shape",
     "Trajectories",
     "Variant",
+    "Walked",
     "policy_files",
     "rollout_program",
 ]

@@ -22,6 +22,7 @@ from backtest.market.tape import Tape
 from backtest.market.walk import check_span
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.devices import Device
+from opencl.exchange import Exchange, exchange
 from opencl.rollout.packing import distinct, pack
 from opencl.rollout.passes import Pass, passes
 from opencl.rollout.program import Variant, rollout_program
@@ -123,6 +124,7 @@ class Rollout:
         skills: Sequence[PolicySkills | None] | None = None,
         slots: bool = False,
         timed: bool = False,
+        to: Exchange | None = None,
     ) -> Launch:
         """Enqueue a walk of the same number of episodes under each policy.
 
@@ -139,6 +141,7 @@ class Rollout:
             skills: banks of each policy, of the scenario network; None: no policy has any.
             slots: return what the banks retrieved.
             timed: use the queue whose events carry times.
+            to: the learner's way to the outputs; None: they are read as NumPy arrays.
 
         Raises:
             IndexError: an episode leaves the tape.
@@ -171,26 +174,15 @@ class Rollout:
         wanted = {name: form for name, form in forms.items() if optional.get(name, True)}
         todo, planned = self._plan(tables, start, steps, sum(map(_nbytes, wanted.values())))
         given = {name: upload(self.device, array) for name, array in arrays.items()}
-        out = {name: empty(self.device, *form) for name, form in wanted.items()}
+        to = exchange(self.device) if to is None else to
+        out = {name: to.empty(*form) for name, form in wanted.items()}
         walk = _Walk(self, queue, tables, {**given, **out}, n, each, steps, epsilon, stage_round)
         tables.allocate(max(part.bars for part in todo), self._whole(tables))
         cut = any(part.stop_step < steps for part in todo)
+        to.begin(queue, out.values())
         for part in todo:
             walk.enqueue(part, cut)
-        return Launch(
-            walk.events,
-            walk.bar_events,
-            planned,
-            start.ravel(),
-            out["action"],
-            out["reward"],
-            out["equity"],
-            out["end"],
-            out.get("portfolio"),
-            out.get("trace"),
-            out.get("values"),
-            out.get("slots"),
-        )
+        return Launch(to, queue, walk.events, walk.bar_events, planned, start.ravel(), out)
 
     def _in_order(self, timed: bool) -> Any:
         """Return the queue; what the other one still does with the kept forecasts comes first."""
