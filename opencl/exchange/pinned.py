@@ -101,8 +101,6 @@ class Pinned(Exchange):
     def __init__(self, device: Device, learner: str = "cpu") -> None:
         """See `Exchange`."""
         super().__init__(device, learner)
-        if device.kind == "cpu":
-            raise DeviceError(f"{device.name} has no memory of its own")
         self.pool = Pool(lambda nbytes: PinnedBlock(device, nbytes), UNIT, KEPT)
         self._lanes = [] if learner == "cpu" else [Lane(device, learner) for _ in range(2)]
         self._lock = threading.Lock()
