@@ -16,7 +16,14 @@ from pathlib import Path
 from opencl.devices import Device, select
 from tests.bench.rows import Row
 
-PARTS = ("market", "rollout", "scenario", "bank", "features")  # modules here; each has `run`
+PARTS = (
+    "market",
+    "rollout",
+    "scenario",
+    "bank",
+    "transfer",
+    "features",
+)  # modules here; each has `run`
 
 
 def main() -> int:
