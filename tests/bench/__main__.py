@@ -16,14 +16,8 @@ from pathlib import Path
 from opencl.devices import Device, select
 from tests.bench.rows import Row
 
-PARTS = (
-    "market",
-    "rollout",
-    "scenario",
-    "bank",
-    "transfer",
-    "features",
-)  # modules here; each has `run`
+# modules here; each has `run`
+PARTS = ("market", "rollout", "scenario", "bank", "transfer", "features")
 
 
 def main() -> int:

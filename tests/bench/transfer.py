@@ -40,12 +40,10 @@ def run(device: Device, quick: bool = False) -> list[Row]:
     rollout = Rollout(device, tape, x, Shape(HIDDEN, ATOMS, tuple(BRANCHES)))
     policy = random_policy(HIDDEN, ATOMS)
     ways = _ways(device)
-    rows = [
-        row
-        for n in (envs[:1] if quick else envs)
-        for row in _rounds(rollout, policy, ways, n, quick)
-    ]
-    return [*rows, _weights(rollout, policy)]
+    rows = [_weights(rollout, policy)]
+    for n in envs[:1] if quick else envs:
+        rows += _rounds(rollout, policy, ways, n, quick)
+    return rows
 
 
 def _ways(device: Device) -> list[Exchange]:
