@@ -16,7 +16,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -46,6 +46,7 @@ class CudaBlock:
         nbytes: its size.
         address: where torch sees it.
         buffer: the `pyopencl.Buffer`.
+        holders: the queue that acquired the buffer, as long as it has not released it.
     """
 
     def __init__(self, device: Device, index: int, nbytes: int) -> None:
@@ -61,14 +62,24 @@ class CudaBlock:
             except BaseException:
                 os.close(descriptor)
                 raise
+            self.holders: list[Any] = []
             undo.callback(self.buffer.release)
+            undo.callback(_let_go, device, self.buffer, self.holders)
             weakref.finalize(self, _dropped.append, undo.pop_all()).atexit = False
+
+
+def _let_go(device: Device, buffer: Any, holders: list[Any]) -> None:
+    """Release a buffer whose launch nobody finished; its memory would never be free again."""
+    for queue in holders:
+        external_memory.release(device, queue, [buffer])
+        queue.finish()
 
 
 def _free() -> None:
     """Free what was dropped; torch was waited for."""
-    while _dropped:
-        _dropped.popleft().close()
+    with suppress(IndexError):  # other threads free too
+        while True:
+            _dropped.popleft().close()
 
 
 class CudaMemory(Exchange):
@@ -103,11 +114,17 @@ class CudaMemory(Exchange):
 
         torch.cuda.synchronize(self.index)
         _free()
-        external_memory.acquire(self.device, queue, _lent(arrays))
+        lent = [array for array in arrays if isinstance(array, Lent)]
+        external_memory.acquire(self.device, queue, [array.buffer for array in lent])
+        for array in lent:
+            array.block.holders.append(queue)
 
     def finish(self, queue: Any, arrays: Mapping[str, DeviceArray]) -> dict[str, Values]:
         """Release, wait for the queue, and show torch the memory; see `Exchange.finish`."""
-        external_memory.release(self.device, queue, _lent(arrays.values()))
+        lent = [array for array in arrays.values() if isinstance(array, Lent)]
+        external_memory.release(self.device, queue, [array.buffer for array in lent])
+        for array in lent:
+            array.block.holders.remove(queue)
         queue.finish()
         return {
             name: self._view(array) if isinstance(array, Lent) else array.read()
@@ -134,7 +151,3 @@ class _Memory:
             "strides": None,
             "version": 3,
         }
-
-
-def _lent(arrays: Iterable[DeviceArray]) -> list[Any]:
-    return [array.buffer for array in arrays if isinstance(array, Lent)]

@@ -87,6 +87,8 @@ def release(device: Device, queue: Any, buffers: Sequence[Any]) -> None:
 
 
 def _enqueue(device: Device, name: str, queue: Any, buffers: Sequence[Any]) -> None:
+    if not buffers:
+        return
     handles = (ctypes.c_void_p * len(buffers))(*(buffer.int_ptr for buffer in buffers))
     function = _extension(device.handle.platform.int_ptr, name)
     code = function(ctypes.c_void_p(queue.int_ptr), len(buffers), handles, 0, None, None)

@@ -50,18 +50,22 @@ def test_the_tensor_lies_at_the_address_of_the_block(way):
     assert array.block.nbytes % cuda_driver.granularity(way.index) == 0
 
 
-def test_blocks_that_are_dropped_leave_neither_memory_nor_files(way):
+@pytest.mark.parametrize("read", [True, False])
+def test_blocks_that_are_dropped_leave_neither_memory_nor_files(way, read):
     run = rollout(GPU)
-    launch(run, way).read()
-    del way.pool._idle[:]
-    before = held(way.index)
-    for _ in range(20):
-        launch(run, way).read()  # into the pool
-        launch(run, way)  # never read
-        launch(run, way).read()
-        assert way.pool.idle > 0
-        way.pool._idle.clear()
-    assert held(way.index) == before
+
+    def rounds(count):
+        for _ in range(count):
+            started = launch(run, way)
+            if read:
+                started.read()
+            del started
+            assert (way.pool.idle > 0) == read
+            way.pool._idle.clear()
+        return held(way.index)
+
+    assert rounds(10) == rounds(20)
+    assert way.pool.made == 5 * 30
 
 
 @pytest.mark.parametrize("failing", ["cuMemCreate", "cuMemMap", "cuMemExportToShareableHandle"])
