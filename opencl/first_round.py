@@ -5,23 +5,21 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from backtest.agent.columns import host
 from backtest.agent.experience import Experience
 from backtest.agent.kinds import Weights
-from backtest.market.layout import End
 from opencl.collector import DeviceCollector
-from opencl.exchange import host
 
 
 def digest(experience: Experience) -> str:
     """Return the SHA-256 (hex) of all decisions; rows after an end do not count."""
-    end, portfolio = host(experience.end), host(experience.portfolio)
-    alive = end != End.DEAD
+    alive, portfolio = host(experience.alive), host(experience.portfolio)
     total = hashlib.sha256(host(experience.start).tobytes())
     arrays = (
         alive,
         host(experience.action)[alive],
         host(experience.reward)[alive],
-        end[alive],
+        host(experience.end)[alive],
         portfolio[:-1][alive],
         portfolio[1:][alive],
         host(experience.equity)[alive],

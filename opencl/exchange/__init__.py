@@ -22,7 +22,7 @@ from opencl.devices import Device
 from opencl.exchange.copies import Copies
 from opencl.exchange.cuda_memory import CudaMemory
 from opencl.exchange.host import HostMemory
-from opencl.exchange.interface import Exchange, host
+from opencl.exchange.interface import Exchange
 from opencl.exchange.learner import torch_device
 from opencl.exchange.pattern import check
 from opencl.exchange.pinned import Pinned
@@ -34,7 +34,6 @@ __all__ = [
     "HostMemory",
     "Pinned",
     "exchange",
-    "host",
     "torch_device",
     "way_to_torch",
 ]

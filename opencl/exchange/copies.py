@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 
+from backtest.agent.columns import Column
 from opencl import buffers
 from opencl.buffers import DeviceArray
 from opencl.exchange.interface import Exchange
-
-if TYPE_CHECKING:
-    from opencl.exchange.interface import Values
 
 
 class Copies(Exchange):
@@ -25,12 +23,12 @@ class Copies(Exchange):
         """Return an array of the device; see `Exchange.empty`."""
         return buffers.empty(self.device, shape, dtype)
 
-    def finish(self, queue: Any, arrays: Mapping[str, DeviceArray]) -> dict[str, Values]:
+    def finish(self, queue: Any, arrays: Mapping[str, DeviceArray]) -> dict[str, Column]:
         """Copy; see `Exchange.finish`."""
         queue.finish()
         return {name: self._copy(array) for name, array in arrays.items()}
 
-    def _copy(self, array: DeviceArray) -> Values:
+    def _copy(self, array: DeviceArray) -> Column:
         held = array.read()
         if self.learner == "cpu" or array.dtype.fields:
             return held

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from backtest.agent.columns import Column
 from backtest.errors import DeviceError
 from opencl import buffers
 from opencl.buffers import DeviceArray
@@ -33,8 +34,6 @@ from opencl.exchange.pool import KEPT_SHARE, Pool
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from opencl.exchange.interface import Values
 
 _dropped: deque[ExitStack] = deque()  # what frees blocks that nobody has any more
 
@@ -119,7 +118,7 @@ class CudaMemory(Exchange):
         for array in lent:
             array.block.holders.append(queue)
 
-    def finish(self, queue: Any, arrays: Mapping[str, DeviceArray]) -> dict[str, Values]:
+    def finish(self, queue: Any, arrays: Mapping[str, DeviceArray]) -> dict[str, Column]:
         """Release, wait for the queue, and show torch the memory; see `Exchange.finish`."""
         lent = [array for array in arrays.values() if isinstance(array, Lent)]
         external_memory.release(self.device, queue, [array.buffer for array in lent])

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from backtest.agent.columns import Column
 from backtest.errors import DeviceError
 from opencl import buffers
 from opencl.buffers import Array, DeviceArray
 from opencl.devices import Device
 from opencl.exchange.interface import Exchange, Lent
 from opencl.exchange.pool import KEPT_SHARE, Pool
-
-if TYPE_CHECKING:
-    from opencl.exchange.interface import Values
 
 PAGE = 4096
 
@@ -72,7 +70,7 @@ class HostMemory(Exchange):
                 array.block.unmapped.wait()
                 array.block.unmapped = None
 
-    def finish(self, queue: Any, arrays: Mapping[str, DeviceArray]) -> dict[str, Values]:
+    def finish(self, queue: Any, arrays: Mapping[str, DeviceArray]) -> dict[str, Column]:
         """Map; see `Exchange.finish`."""
         return {name: self._mapped(queue, array) for name, array in arrays.items()}
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-import numpy as np
 import numpy.typing as npt
 
-from opencl.buffers import Array, DeviceArray
+from backtest.agent.columns import Column
+from opencl.buffers import DeviceArray
 from opencl.devices import Device
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    Values = Array | Tensor  # NumPy's for a learner on the CPU, torch's for one on a GPU
 
 
 @dataclass(frozen=True)
@@ -70,16 +65,8 @@ class Exchange(ABC):
         """Make arrays of `empty` the kernels' on a queue of the device; copies need nothing."""
 
     @abstractmethod
-    def finish(self, queue: Any, arrays: Mapping[str, DeviceArray]) -> dict[str, Values]:
+    def finish(self, queue: Any, arrays: Mapping[str, DeviceArray]) -> dict[str, Column]:
         """Wait for the queue and return the learner's arrays by the same names.
 
         Records (structured dtypes) are always NumPy's; torch has none.
         """
-
-
-def host(values: Values) -> Array:
-    """Return a result as a NumPy array, a copy if it lies on a GPU."""
-    if isinstance(values, np.ndarray):
-        return values
-    array: Array = values.cpu().numpy()
-    return array

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from backtest.agent.columns import host
 from backtest.errors import DeviceError
 from opencl.buffers import Array
-from opencl.exchange.interface import Exchange, host
+from opencl.exchange.interface import Exchange
 
 WORDS = 3 * 2**20 + 1  # int32; more than one chunk of every way, and no round number
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from backtest.agent.columns import Column
 from backtest.errors import DeviceError
 from opencl import buffers
 from opencl.buffers import Array, DeviceArray
@@ -25,8 +26,6 @@ from opencl.exchange.pool import Pool
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from opencl.exchange.interface import Values
 
 UNIT = 2**16  # bytes
 KEPT = 2**30  # bytes of locked memory that may lie idle
@@ -109,9 +108,9 @@ class Pinned(Exchange):
         """Return an array of the device; see `Exchange.empty`."""
         return buffers.empty(self.device, shape, dtype)
 
-    def finish(self, queue: Any, arrays: Mapping[str, DeviceArray]) -> dict[str, Values]:
+    def finish(self, queue: Any, arrays: Mapping[str, DeviceArray]) -> dict[str, Column]:
         """Copy; see `Exchange.finish`."""
-        found: dict[str, Values] = {}
+        found: dict[str, Column] = {}
         with self._lock:
             for name, array in arrays.items():
                 to_torch = self._lanes and not array.dtype.fields

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from backtest import rng
+from backtest.agent.columns import host
 from backtest.agent.random_policy import random_policy
 from backtest.agent.weights import N_BAR, PolicyWeights
 from backtest.market.layout import BRANCHES
 from opencl.buffers import upload
 from opencl.devices import Device
-from opencl.exchange import Copies, Exchange, exchange, host, torch_device
+from opencl.exchange import Copies, Exchange, exchange, torch_device
 from opencl.exchange import ways as faster
 from opencl.rollout import Rollout, Shape
 from opencl.rollout.packing import pack

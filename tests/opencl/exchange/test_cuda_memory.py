@@ -6,8 +6,8 @@ import os
 import numpy as np
 import pytest
 
+from backtest.agent.columns import host
 from backtest.errors import DeviceError
-from opencl import exchange as package
 from opencl.collector import DeviceCollector
 from opencl.devices import all_devices
 from opencl.exchange import CudaMemory, Pinned, cuda_driver, cuda_memory, exchange, torch_device
@@ -126,4 +126,4 @@ def test_experience_is_the_hosts(monkeypatch):
         assert seen.reward.is_cuda and seen.portfolio.is_cuda
         assert isinstance(wanted.reward, np.ndarray)
         assert digest(seen) == digest(wanted)
-    assert package.host(seen.portfolio).shape == wanted.portfolio.shape
+    assert host(seen.portfolio).shape == wanted.portfolio.shape

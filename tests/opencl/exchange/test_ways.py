@@ -5,7 +5,8 @@ import gc
 import numpy as np
 import pytest
 
-from opencl.exchange import Copies, HostMemory, host
+from backtest.agent.columns import host
+from opencl.exchange import Copies, HostMemory
 from opencl.exchange.pattern import check
 from tests.opencl.exchange.routes import COLUMNS, ENVS, STEPS, label, launch, rollout, routes
 
