@@ -36,6 +36,7 @@ from backtest.market.layout import Array
 from backtest.market.tape import Tape
 from opencl.collector import DeviceCollector, DeviceEvaluator
 from opencl.devices import Device, select
+from opencl.exchange import torch_device
 from opencl.first_round import FirstRound, digest
 from opencl.fold_rows import FoldRows, fold_rows
 from opencl.policy_summary import curve_rows, policy_row, trial_returns, trial_row
@@ -203,7 +204,7 @@ def _prepare(spec: TrainSpec, device: Device) -> _Run:
     train = made(train_tape, train_state)
     validation = made(validation_tape, validation_state)
     session = spec.experiment.bars(spec.instrument).session
-    collector = _collector(spec, train)
+    collector = _collector(spec, train, torch_device(device))
     return _Run(
         market=rows.market,
         foundation=foundation,
@@ -300,13 +301,6 @@ def plan_of(
     )
 
 
-def _collector(spec: TrainSpec, train: Rollout) -> DeviceCollector:
-    key = rng.key(spec.seed, spec.instrument, spec.fold_key)
-    return DeviceCollector(train, key, spec.config.learner.envs, spec.config.learner.episode_steps)
-
-
-def torch_device(device: Device) -> str:
-    """Return where torch trains beside an OpenCL device: on its GPU if torch can, else the CPU."""
-    import torch
-
-    return "cuda" if device.nvidia and torch.cuda.is_available() else "cpu"
+def _collector(spec: TrainSpec, train: Rollout, learner: str = "cpu") -> DeviceCollector:
+    key, settings = rng.key(spec.seed, spec.instrument, spec.fold_key), spec.config.learner
+    return DeviceCollector(train, key, settings.envs, settings.episode_steps, learner)

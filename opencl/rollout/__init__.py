@@ -7,7 +7,7 @@ from opencl.rollout.play import Rollout
 from opencl.rollout.program import RolloutProgram, Variant, policy_files, rollout_program
 from opencl.rollout.shape import Shape
 from opencl.rollout.skills import PolicySkills
-from opencl.rollout.trajectories import Launch, Trajectories
+from opencl.rollout.trajectories import Launch, Trajectories, Walked
 from opencl.rollout.windows import Windows
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Shape",
     "Trajectories",
     "Variant",
+    "Walked",
     "Windows",
     "policy_files",
     "rollout_program",

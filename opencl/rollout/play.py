@@ -21,6 +21,7 @@ from backtest.market.tape import Tape
 from backtest.market.walk import check_span
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.devices import Device
+from opencl.exchange import Exchange, exchange
 from opencl.market import MarketRules
 from opencl.memory import Planned
 from opencl.rollout.outputs import carried, forms, size
@@ -127,6 +128,7 @@ class Rollout:
         skills: Sequence[PolicySkills | None] | None = None,
         slots: bool = False,
         timed: bool = False,
+        to: Exchange | None = None,
     ) -> Launch:
         """Enqueue a walk of the same number of episodes under each policy.
 
@@ -145,6 +147,7 @@ class Rollout:
             skills: banks of each policy, of the scenario network; None: no policy has any.
             slots: return what the banks retrieved.
             timed: use the queue whose events carry times.
+            to: the learner's way to the outputs; None: they are read as NumPy arrays.
 
         Raises:
             IndexError: an episode leaves the tape.
@@ -196,27 +199,16 @@ class Rollout:
         )
         planned.check(self.device, "use fewer episodes or shorter ones")
         given = {name: upload(self.device, array) for name, array in arrays.items()}
-        out = {name: empty(self.device, *form) for name, form in wanted.items()}
+        to = exchange(self.device) if to is None else to
+        out = {name: to.empty(*form) for name, form in wanted.items()}
         walk = _Walk(
             self, queue, tables, {**given, **out}, origin, n, each, steps, epsilon, stage_round
         )
         tables.allocate(max(part.bars for part in todo), self._whole(tables))
+        to.begin(queue, out.values())
         for part in todo:
             walk.enqueue(part, cut)
-        return Launch(
-            walk.events,
-            walk.bar_events,
-            planned,
-            start.ravel(),
-            out["action"],
-            out["reward"],
-            out["equity"],
-            out["end"],
-            out.get("portfolio"),
-            out.get("trace"),
-            out.get("values"),
-            out.get("slots"),
-        )
+        return Launch(to, queue, walk.events, walk.bar_events, planned, start.ravel(), out)
 
     def _in_order(self, timed: bool) -> Any:
         """Return the queue; what the other one still does with the kept forecasts comes first."""

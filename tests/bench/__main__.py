@@ -21,6 +21,7 @@ PARTS = (
     "rollout",
     "scenario",
     "bank",
+    "transfer",
     "learner",
     "evaluation",
     "memory",
