@@ -7,7 +7,7 @@ any process. A run that was already made, on the same device, is not made again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -31,13 +31,14 @@ from backtest.agent.schedule import round_epsilon
 from backtest.config import Config
 from backtest.data.session import sessions_per_year
 from backtest.experiment import Experiment, FoldMarket
-from backtest.features.table import FeatureTable
 from backtest.lake import Lake, read_json, write_json
 from backtest.market.layout import Array
 from backtest.market.tape import Tape
 from opencl.collector import DeviceCollector, DeviceEvaluator
 from opencl.devices import Device, select
+from opencl.exchange import torch_device
 from opencl.first_round import FirstRound, digest
+from opencl.fold_rows import FoldRows, fold_rows
 from opencl.policy_summary import curve_rows, policy_row, trial_returns, trial_row
 from opencl.rollout import Rollout, Shape
 from opencl.training_log import Log, progress
@@ -114,10 +115,9 @@ def exploring_collection(spec: TrainSpec, device: Device) -> tuple[Experience, T
     """
     from backtest.agent.training_state import begin
 
-    keys = _keys(spec)[: spec.config.folds.train]
-    market, table = _market(spec, keys)
-    foundation = _foundation(spec, market, table, device)
-    tape, state = market.train(table, foundation)
+    rows = fold_rows(spec.experiment, spec.instrument, spec.fold_key, validation=False)
+    foundation = _foundation(spec, rows, device)
+    tape, state = rows.train(foundation)
     start = begin(plan_of(spec, tape, state, foundation, device))
     weights = start.learner.online.weights(start.learner.v_max)
     rollout = Rollout(device, tape, state, shape(spec.config))
@@ -196,17 +196,17 @@ class _Run:
 
 def _prepare(spec: TrainSpec, device: Device) -> _Run:
     """Cut the fold's rows and put them on the device: train rows and validation rows apart."""
-    market, table = _market(spec, _keys(spec))
-    foundation = _foundation(spec, market, table, device)
-    train_tape, train_state = market.train(table, foundation)
-    validation_tape, validation_state = market.validation(table, foundation)
+    rows = fold_rows(spec.experiment, spec.instrument, spec.fold_key)
+    foundation = _foundation(spec, rows, device)
+    train_tape, train_state = rows.train(foundation)
+    validation_tape, validation_state = rows.validation(foundation)
     made = partial(Rollout, device, shape=shape(spec.config))
     train = made(train_tape, train_state)
     validation = made(validation_tape, validation_state)
     session = spec.experiment.bars(spec.instrument).session
-    collector = _collector(spec, train)
+    collector = _collector(spec, train, torch_device(device))
     return _Run(
-        market=market,
+        market=rows.market,
         foundation=foundation,
         plan=plan_of(spec, train_tape, train_state, foundation, device),
         collector=collector,
@@ -217,40 +217,24 @@ def _prepare(spec: TrainSpec, device: Device) -> _Run:
                 "validation": session[validation_tape.start : validation_tape.stop],
             },
             collector.key,
-            sessions_per_year(market.instrument.calendar),
+            sessions_per_year(rows.market.instrument.calendar),
             trades=spec.config.aux.enabled,
         ),
     )
 
 
-def _keys(spec: TrainSpec) -> list[str]:
-    """Return the fold's train windows, then its validation windows."""
-    return spec.experiment.history_keys(spec.instrument, spec.fold_key)
-
-
-def _market(spec: TrainSpec, keys: Sequence[str]) -> tuple[FoldMarket, FeatureTable]:
-    """Read feature windows and fit what the fold fits on its train rows."""
-    experiment, name = spec.experiment, spec.instrument
-    table = experiment.read_windows(name, keys)
-    fold = experiment.fold(name, spec.fold_key)
-    return FoldMarket.fit(spec.config, experiment.instrument(name), fold, table), table
-
-
-def _foundation(
-    spec: TrainSpec, market: FoldMarket, table: FeatureTable, device: Device
-) -> Foundation | None:
+def _foundation(spec: TrainSpec, rows: FoldRows, device: Device) -> Foundation | None:
     """Return what stage 0 left of this fold and seed, made here where nobody did before."""
     if not needed(spec.config):
         return None
 
     def lay() -> Foundation:
-        train = market.learning
-        _, state = market.train(table)
+        train = rows.market.learning
         return lay_foundation(
             spec.config,
-            table.slice(train.start, train.stop),
-            state,
-            tick_size=market.instrument.tick_size,
+            rows.table.slice(train.start, train.stop),
+            rows.train(None)[1],
+            tick_size=rows.market.instrument.tick_size,
             seed=spec.seed,
             stream=spec.stream,
             device=torch_device(device),
@@ -290,11 +274,11 @@ def fold_windows(
     spec: TrainSpec, device: Device
 ) -> tuple[Foundation | None, dict[str, tuple[Tape, Array]]]:
     """Return a fold's foundation, and its collection and validation windows by name."""
-    market, table = _market(spec, _keys(spec))
-    foundation = _foundation(spec, market, table, device)
+    rows = fold_rows(spec.experiment, spec.instrument, spec.fold_key)
+    foundation = _foundation(spec, rows, device)
     windows = {
-        "collection": market.collected(table, foundation),
-        "validation": market.validation(table, foundation),
+        "collection": rows.collected(foundation),
+        "validation": rows.validation(foundation),
     }
     return foundation, windows
 
@@ -317,13 +301,6 @@ def plan_of(
     )
 
 
-def _collector(spec: TrainSpec, train: Rollout) -> DeviceCollector:
-    key = rng.key(spec.seed, spec.instrument, spec.fold_key)
-    return DeviceCollector(train, key, spec.config.learner.envs, spec.config.learner.episode_steps)
-
-
-def torch_device(device: Device) -> str:
-    """Return where torch trains beside an OpenCL device: on its GPU if torch can, else the CPU."""
-    import torch
-
-    return "cuda" if device.nvidia and torch.cuda.is_available() else "cpu"
+def _collector(spec: TrainSpec, train: Rollout, learner: str = "cpu") -> DeviceCollector:
+    key, settings = rng.key(spec.seed, spec.instrument, spec.fold_key), spec.config.learner
+    return DeviceCollector(train, key, settings.envs, settings.episode_steps, learner)

@@ -18,7 +18,7 @@ class Pass:
     Attributes:
         group: episodes of one group walk all its passes, in order.
         episodes: int32[tiles, width], of one policy a row, -1 where a row has fewer.
-        first_bar: global bar of the table's row 0.
+        first_bar: bar of the tables' row 0, counted from each table's origin.
         bars: rows of the table.
         first_step: first step that is walked.
         stop_step: first step that is not.
@@ -39,7 +39,7 @@ def passes(start: Array, steps: int, most: int, width: int) -> Iterator[Pass]:
     cut in time as well; then every table holds the spread of the starts and some steps.
 
     Args:
-        start: int[P, E], decision bars of step 0.
+        start: int[P, E], decision bars of step 0, counted from the origin of the policy's table.
         steps: of every episode.
         most: bars that fit a table, at least 1.
         width: episodes of one policy that walk side by side.
