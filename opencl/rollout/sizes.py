@@ -180,7 +180,7 @@ class Sizes:
         width = 3 * self.shape.latent
         # as many scenarios at a time as the second layer has rows
         chunk = min(max(1, second // width), self.shape.scenarios) if width else 0
-        rows = self._room(chunk) + N_PORTFOLIO + len(self.shape.heads)
+        rows = self._room(chunk) + max(N_PORTFOLIO, len(self.shape.heads))
         hidden = max(first, second)
         for tile in (TILE, 32, 16, 8, 4):
             if tile > TILE or (self.tensor and tile % MMA):
