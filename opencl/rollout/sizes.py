@@ -161,6 +161,11 @@ class Sizes:
         tiled = self.group and not self.tensor
         return self.block[0] * self.shares if tiled else self.hidden[1]
 
+    @property
+    def operands(self) -> int:
+        """Registers that hold a head's weights for tensor cores."""
+        return self.head // 8 * (self.hidden[1] // MMA) * 2
+
     def _items(self, tile: int) -> int:
         """Return the work-items of a work-group."""
         heads = len(self.shape.heads)
