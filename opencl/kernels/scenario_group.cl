@@ -52,6 +52,27 @@ inline void attend(const float *query, __global const float *token, const float 
     }
 }
 
+// sum[e] += weight * in[e] for the whole tile; in is a row of local memory.
+inline void accumulate(float *sum, const float weight, __local const float *in)
+{
+    for (int e = 0; e < TILE; e += 4) {
+        const float4 x = *(__local const float4 *)(in + e);
+        sum[e] = fma(weight, x.x, sum[e]);
+        sum[e + 1] = fma(weight, x.y, sum[e + 1]);
+        sum[e + 2] = fma(weight, x.z, sum[e + 2]);
+        sum[e + 3] = fma(weight, x.w, sum[e + 3]);
+    }
+}
+
+// row[e] = max(sum[e], least) for the whole tile.
+inline void store_row(__local float *row, const float *sum, const float least)
+{
+    for (int e = 0; e < TILE; e += 4) {
+        const float4 x = (float4)(sum[e], sum[e + 1], sum[e + 2], sum[e + 3]);
+        *(__local float4 *)(row + e) = max(x, (float4)(least));
+    }
+}
+
 // sum[e] += weight[k][neuron] * in[k][e] over n inputs, from and to a row of local memory.
 inline void add_row(__local float *row, __global const float *weight, __local const float *in, const int n,
                     const float least)
@@ -71,7 +92,7 @@ inline void add_row(__local float *row, __global const float *weight, __local co
 // retrieved. unsure, h1 and room (ROOM_ROWS) are scratch. Ends behind a barrier.
 inline void encode(const Policy *p, __local const int *place, __local const float *f, const int count,
                    const int t, __global float *past, __local int *slot, __local int *unsure,
-                   __local float *h1, __local float *room)
+                   __local hidden_t *h1, __local float *room)
 {
     const int j = get_local_id(0);
     if (j < TILE) {

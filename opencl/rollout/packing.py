@@ -9,8 +9,12 @@ import numpy as np
 from backtest.agent.kinds import Weights
 from backtest.agent.scenario_weights import ScenarioWeights
 from backtest.agent.weights import PolicyWeights
-from backtest.market.layout import Array
-from opencl.rollout.sizes import QUERY_WIDTH, Sizes
+from backtest.market.layout import N_PORTFOLIO, Array
+from opencl.rollout.operands import even, head_operands, layer_operands
+from opencl.rollout.sizes import MMA, QUERY_WIDTH, Sizes
+
+LOG2_E = np.float32(np.log2(np.e))
+NO_ATOM = -np.inf  # bias of a padded atom; its weights are 0
 
 
 def distinct(policies: Sequence[object]) -> tuple[list[int], list[int]]:
@@ -35,34 +39,39 @@ def pack(sizes: Sizes, policies: Sequence[Weights]) -> dict[str, Array]:
 
 def _rest(sizes: Sizes, w: Weights) -> dict[str, Array]:
     """Return everything behind the first layer."""
-    heads, atoms, h2 = sizes.shape.heads, sizes.shape.atoms, sizes.shape.hidden[1]
-    width1, width2 = sizes.hidden
-    w2 = padded(w.W2, width2, width1)
-    w3 = np.zeros((len(heads), sizes.head, width2), np.float32)
-    b3 = np.zeros((len(heads), sizes.head), np.float32)
-    w3[:, :atoms, :h2] = w.W_head.reshape(-1, atoms, h2)[heads]
-    b3[:, :atoms] = w.b_head.reshape(-1, atoms)[heads]
-    rows = w3.reshape(-1, width2)
-    return {
-        "w2": w2.T if sizes.group else w2,
-        "b2": padded(w.b2, width2),
-        "w3": rows.T if sizes.group else rows,
-        "b3": b3,
-        "z": w.z,
-        "alpha": w.alpha,
-    }
+    shape, (width1, width2) = sizes.shape, sizes.hidden
+    heads, atoms = len(shape.heads), shape.atoms
+    w2 = padded(w.W2, sizes.trunk_columns, width1)
+    w3 = np.zeros((heads, sizes.head, width2), np.float32)
+    b3 = np.full((heads, sizes.head), NO_ATOM, np.float32)
+    w3[:, :atoms, : shape.hidden[1]] = w.W_head.reshape(-1, atoms, shape.hidden[1])[shape.heads]
+    b3[:, :atoms] = w.b_head.reshape(-1, atoms)[shape.heads]
+    z = w.z
+    if sizes.tensor:
+        z = even(w.z)
+        # a softmax takes no notice of what all its logits share
+        w3[:, :atoms] -= w3[:, :atoms].mean(axis=1, keepdims=True)
+        b3[:, :atoms] -= b3[:, :atoms].mean(axis=1, keepdims=True)
+        w2, w3 = layer_operands(w2), head_operands(w3.reshape(-1, width2) * LOG2_E)
+        b3 = b3 * LOG2_E
+    elif sizes.group:
+        w2, w3 = fours(w2), fours(w3.swapaxes(0, 1).reshape(-1, width2))
+        b3, z = b3.T, padded(w.z, sizes.head)
+    b2 = padded(w.b2, sizes.trunk_columns)
+    return {"w2": w2, "b2": b2, "w3": w3, "b3": b3, "z": z, "alpha": w.alpha}
 
 
 def _first(sizes: Sizes, w: Weights) -> dict[str, Array]:
     """Return queries, and the first layer's weights of what the bar alone does not decide."""
+    b1 = padded(w.b1, sizes.hidden[0])
     if isinstance(w, PolicyWeights):
-        w1 = w.W1_portfolio.T if sizes.group else w.W1_portfolio
-        return {"query": np.zeros(0), "w1": w1, "b1": w.b1}
-    return {
-        "query": _queries(w),
-        "w1": _interpretation(sizes, w),
-        "b1": padded(w.b1, sizes.hidden[0]),
-    }
+        w1 = padded(w.W1_portfolio, sizes.hidden[0], MMA if sizes.tensor else N_PORTFOLIO)
+        if sizes.tensor:
+            w1 = layer_operands(w1, from_hidden=False)
+        elif sizes.group:
+            w1 = w1.T
+        return {"query": np.zeros(0), "w1": w1, "b1": b1}
+    return {"query": _queries(w), "w1": _interpretation(sizes, w), "b1": b1}
 
 
 def _queries(w: ScenarioWeights) -> Array:
@@ -85,6 +94,12 @@ def _interpretation(sizes: Sizes, w: ScenarioWeights) -> Array:
     w1 = padded(w.W1, sizes.hidden[0], w.W1.shape[1]).reshape(-1, *columns)
     order = (1, 3, 2, 4, 0) if sizes.group else (1, 3, 0, 2, 4)
     return w1.transpose(order)
+
+
+def fours(w: Array) -> Array:
+    """Return weights [n_out, n_in] as [n_in/4, n_out, 4]."""
+    n_out, n_in = w.shape
+    return w.reshape(n_out, n_in // 4, 4).swapaxes(0, 1)
 
 
 def padded(array: Array, *shape: int) -> Array:
