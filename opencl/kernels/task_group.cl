@@ -2,7 +2,7 @@
 
 // Slot of the task bank, MISS or ABSTAIN for each episode. Items own lane j % 64 of four episodes
 // at a time; entry 0 is the query's square, entry n + 1 the dot product with key n. partial holds
-// SEARCH_BLOCK entries of four episodes, a row of GROUP + 1 floats each; total is [SLOTS + 1][ROW].
+// SEARCH_BLOCK entries of four episodes, a row of GROUP + 4 floats each; total is [SLOTS + 1][ROW].
 inline void search_group(const Policy *p, __local const int *place, __local const float *f, const int t,
                          __local float *partial, __local float *total, __local int *slot)
 {
@@ -31,11 +31,11 @@ inline void search_group(const Policy *p, __local const int *place, __local cons
                     const float4 key = n == 0 ? x[r] : (float4)(p->keys[(n - 1) * TASK_ROW + 64 * r + lane]);
                     sum = sum + x[r] * key;
                 }
-                __local float *mine = partial + (n - first) * 4 * (GROUP + 1) + j;
+                __local float *mine = partial + (n - first) * 4 * (GROUP + 4) + j;
                 mine[0] = sum.x;
-                mine[GROUP + 1] = sum.y;
-                mine[2 * (GROUP + 1)] = sum.z;
-                mine[3 * (GROUP + 1)] = sum.w;
+                mine[GROUP + 4] = sum.y;
+                mine[2 * (GROUP + 4)] = sum.z;
+                mine[3 * (GROUP + 4)] = sum.w;
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             for (int i = j; i < SEARCH_BLOCK * 4 * (GROUP / 64); i += GROUP) {
@@ -43,7 +43,7 @@ inline void search_group(const Policy *p, __local const int *place, __local cons
                 const int part = i / (4 * SEARCH_BLOCK);
                 const int e = pass / 16 + 4 * part + i % 4;
                 if (n <= live && e < TILE) {
-                    __local const float *all_ = partial + i % (4 * SEARCH_BLOCK) * (GROUP + 1) + 64 * part;
+                    __local const float *all_ = partial + i % (4 * SEARCH_BLOCK) * (GROUP + 4) + 64 * part;
                     total[n * ROW + e] = lanes_total(all_);
                 }
             }

@@ -117,7 +117,7 @@ class Sizes:
         sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": row, "LOGIT_ROWS": rows}
         sizes |= {"ROOM_ROWS": self._room(self.chunk), "CHUNK": self.chunk}
         # sums whose lanes, four episodes of each item, fit where h1 will be
-        return sizes | {"SEARCH_BLOCK": rows * row // (4 * (self.items + 1))}
+        return sizes | {"SEARCH_BLOCK": rows * row // (4 * (self.items + 4))}
 
     def _room(self, chunk: int) -> int:
         """Return the rows of local memory that h2, interpretations and sums take turns in."""

@@ -124,7 +124,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void test_search(
     __global const uchar *disagree, __global const float *shift, __global const float *guess,
     __global int *slots, __global int *guessed, __global int *sure, __global float *context)
 {
-    __local float partial[LOGIT_ROWS * ROW], total[ROOM_ROWS * ROW], f[N_PORTFOLIO * ROW];
+    __local float partial[LOGIT_ROWS * ROW] __attribute__((aligned(16)));
+    __local float total[ROOM_ROWS * ROW], f[N_PORTFOLIO * ROW];
     __local int place[TILE], slot[TILE], unsure;
     Policy p;
     p.query = query;
