@@ -18,6 +18,7 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_retrieve_grou
 {
     __local float part[2 * SUMS * PART_ROW] __attribute__((aligned(16)));
     __local float total[4 * SUMS];
+    __local float score[4 * SLOT_TILE];
     const int i = get_local_id(0);
     const int groups = (queries + 3) / 4;
     const long m = get_group_id(0) / groups;
@@ -38,8 +39,15 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_retrieve_grou
             sum[s] = (float4)(0.0f);
         }
         __global const float *key = keys + tile / SLOT_TILE * row;
+        float4 next = (float4)(0.0f); // what the round after this one works on: on its way meanwhile
+        if (i < key_dim) {
+            next = (float4)(h0[i], h1[i], h2[i], h3[i]);
+        }
         for (int d = i; d < key_dim; d += 64, key += 64 * SLOT_TILE) {
-            const float4 x = (float4)(h0[d], h1[d], h2[d], h3[d]) - center[d];
+            const float4 x = next - center[d];
+            if (d + 64 < key_dim) {
+                next = (float4)(h0[d + 64], h1[d + 64], h2[d + 64], h3[d + 64]);
+            }
             sum[SLOT_TILE] = sum[SLOT_TILE] + x * x;
 #pragma unroll SUMS
             for (int s = 0; s < SLOT_TILE; s++) {
@@ -60,14 +68,17 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_retrieve_grou
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-        for (int s = 0; i < 4 && s < SLOT_TILE && tile + s < slots; s++) {
-            const long slot = m * slots + tile + s;
-            __local const float *mine = total + i * SUMS;
-            const float score = score_finalize(mine[s], mine[SLOT_TILE], norms[slot], eligible[slot],
-                                               bonus[slot], threshold[m]);
-            best = arg_max_partial(best, score, tile + s);
+        for (int r = i; r < 4 * SLOT_TILE; r += 64) {
+            const int s = r / 4;
+            const long slot = m * slots + min(tile + s, slots - 1);
+            __local const float *mine = total + r % 4 * SUMS;
+            score[r] = score_finalize(mine[s], mine[SLOT_TILE], norms[slot], eligible[slot], bonus[slot],
+                                      threshold[m]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
+        for (int s = 0; i < 4 && s < SLOT_TILE && tile + s < slots; s++) {
+            best = arg_max_partial(best, score[4 * s + i], tile + s);
+        }
     }
     if (i < 4 && first + i < queries) {
         found[m * queries + first + i] = arg_max_slot(best, disagree + m * slots * slots, slots);
