@@ -69,17 +69,21 @@ inline void attend(const Policy *p, __global const float *row, __local const flo
 {
     __global const float *token = row + s * HORIZON * LATENT;
     float score[3][HORIZON];
+#pragma unroll HORIZON
     for (int h = 0; h < HORIZON; h++) {
         score[0][h] = score[1][h] = score[2][h] = 0.0f;
     }
+#pragma unroll 1
     for (int l = 0; l < LATENT; l += 4) {
         float4 query[3];
+#pragma unroll 3
         for (int g = 0; g < 3; g++) {
             query[g] = query_latent(p, row, f, shift, (g * SCENARIOS + s) * LATENT, l);
         }
 #pragma unroll HORIZON
         for (int h = 0; h < HORIZON; h++) {
             const float4 x = load_latent(token + h * LATENT, l);
+#pragma unroll 3
             for (int g = 0; g < 3; g++) {
                 float sum = score[g][h];
                 sum = fma(query[g].x, x.x, sum);
@@ -91,22 +95,27 @@ inline void attend(const Policy *p, __global const float *row, __local const flo
     }
     const float scale = 1.0f / sqrt((float)LATENT);
     float whole[3];
+#pragma unroll 3
     for (int g = 0; g < 3; g++) {
+#pragma unroll HORIZON
         for (int h = 0; h < HORIZON; h++) {
             score[g][h] = score[g][h] * scale;
         }
         whole[g] = row[SHARE_AT + s] / share(score[g]);
     }
+#pragma unroll 1
     for (int l = 0; l < LATENT; l += 4) {
         float4 sum[3];
         sum[0] = sum[1] = sum[2] = (float4)(0.0f);
 #pragma unroll HORIZON
         for (int h = 0; h < HORIZON; h++) {
             const float4 x = load_latent(token + h * LATENT, l);
+#pragma unroll 3
             for (int g = 0; g < 3; g++) {
                 sum[g] = fma((float4)(score[g][h]), x, sum[g]);
             }
         }
+#pragma unroll 3
         for (int g = 0; g < 3; g++) {
             __local float *to = out + (g * LATENT_ROWS + l) * ROW;
             to[0] = sum[g].x * whole[g];

@@ -1,7 +1,8 @@
 """The compiled rollout of a device and network shape.
 
 Two kernels do the same: `rollout_lanes` (CPU, one work-item walks 16 episodes) and
-`rollout_group` (GPU, a work-group walks a tile together). A parity test holds them equal.
+`rollout_group` (GPU, a work-group walks a tile together), whose layers are float32 (variant group)
+or bf16 on tensor cores (variant tensor). A parity test holds them equal.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from opencl.simulate import MARKET_FILES
 BAR_GROUP = 64  # work-items a group of kernels over bars
 WIDTH = 16  # of them side by side in the fastest dimension, on a GPU
 
-Variant = Literal["auto", "lanes", "group"]
+Kernels = Literal["lanes", "group", "tensor"]
+Variant = Literal["auto", "lanes", "group", "tensor"]  # auto: float32, as the device likes it
 
 
 @cache
@@ -27,19 +29,25 @@ def rollout_program(device: Device, shape: Shape, variant: Variant = "auto") -> 
     return RolloutProgram(device, shape, variant)
 
 
-def policy_files(shape: Shape, variant: Literal["lanes", "group"]) -> tuple[str, ...]:
+def policy_files(shape: Shape, variant: Kernels) -> tuple[str, ...]:
     """Return the kernel files of a rollout in the order in which one uses another."""
+    walk = "lanes" if variant == "lanes" else "group"
     files = [*MARKET_FILES, "portfolio.cl", "explore.cl", "bar_dense.cl"]
     if shape.kind == "scenario":
         files += ["bar_norm.cl", "bar_scenario.cl"]
+        if variant == "tensor":
+            files += ["bar_operands.cl"]
     if shape.slots:
-        files += ["skill_score.cl", f"bar_search_{variant}.cl"]
-    files += ["rollout.cl", f"layers_{variant}.cl"]
+        files += ["skill_score.cl", f"bar_search_{walk}.cl"]
+    files += ["rollout.cl", *(["tensor.cl"] if variant == "tensor" else [])]
+    files += [f"layers_{variant}.cl"]
     if shape.kind == "scenario":
-        files += [f"queries_{variant}.cl"]
-    if shape.slots:
-        files += ["task_guess.cl", f"task_{variant}.cl"]
-    return (*files, f"{shape.kind}_{variant}.cl", f"rollout_{variant}.cl")
+        files += [f"queries_{walk}.cl"]
+        if shape.slots:
+            files += ["task_guess.cl"]
+        if shape.slots or walk == "group":
+            files += [f"task_{walk}.cl"]
+    return (*files, f"{shape.kind}_{variant}.cl", f"rollout_{walk}.cl")
 
 
 class RolloutProgram:
@@ -59,12 +67,13 @@ class RolloutProgram:
         Raises:
             DeviceError: the network does not fit the device's local memory.
         """
-        group = variant == "group" or (variant == "auto" and device.kind == "gpu")
-        name: Literal["lanes", "group"] = "group" if group else "lanes"
+        if variant == "auto":
+            variant = "group" if device.kind == "gpu" else "lanes"
+        group, tensor = variant != "lanes", variant == "tensor"
         self.device, self.shape = device, shape
-        self.sizes = Sizes(shape, group, device.local_memory, device.name)
-        self.program = Program(device, policy_files(shape, name), self.sizes.defines())
-        self.kernel = self.program.kernel(f"rollout_{name}")
+        self.sizes = Sizes(shape, group, device.local_memory, device.name, tensor)
+        self.program = Program(device, policy_files(shape, variant), self.sizes.defines())
+        self.kernel = self.program.kernel("rollout_group" if group else "rollout_lanes")
 
     def over(self, n: int) -> tuple[tuple[int], tuple[int]]:
         """Return global and local size of n items or more.

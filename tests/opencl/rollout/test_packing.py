@@ -122,9 +122,9 @@ def test_a_gpu_has_room_for_the_original_sizes(monkeypatch, size, slots):
     sizes = Sizes(shape, True, 48 * 1024, "")
     assert sizes.tile == 32
     c = sizes.defines()
-    rows = c["LOGIT_ROWS"] + c["ROOM_ROWS"] + 13 + c["N_HEADS"]
-    assert rows * c["ROW"] * 4 + 2 * 4 * c["TILE"] <= 48 * 1024
-    # what takes turns fits: sums of a search beside h1, interpretations beside h2
+    rows = c["ROOM_ROWS"] + 13 + c["N_HEADS"]
+    assert 4 * (c["H_SIZE"] + rows * c["ROW"]) + (3 * 4 + 2 * 4) * c["TILE"] + 4 <= 48 * 1024
+    # what takes turns fits: sums of a search in h, interpretations in the room
     assert c["SEARCH_BLOCK"] >= 1
-    assert c["SEARCH_BLOCK"] * 4 * (c["GROUP"] + 1) <= c["LOGIT_ROWS"] * c["ROW"]
+    assert c["SEARCH_BLOCK"] * 4 * (c["GROUP"] + 1) <= c["H_SIZE"]
     assert max(3 * size[2] * c["CHUNK"], c["SLOTS"] + c["GUESS"]) <= c["ROOM_ROWS"]
