@@ -39,7 +39,7 @@ from opencl.collector import DeviceCollector, DeviceEvaluator
 from opencl.devices import Device, select
 from opencl.first_round import FirstRound, digest
 from opencl.policy_summary import curve_rows, policy_row, trial_returns, trial_row
-from opencl.rollout import Rollout, Shape
+from opencl.rollout import Rollout, Shape, collection_variant
 from opencl.training_log import Log, progress
 
 
@@ -79,7 +79,8 @@ class TrainSpec:
 
     def made_by(self, device: Device) -> str:
         """Return the identity of what this fold and seed make on a device."""
-        parts = [self.fold_id, self.seed, device.platform, device.name]
+        variant = collection_variant(device, shape(self.config), self.config.runtime.precision)
+        parts = [self.fold_id, self.seed, device.platform, device.name, variant]
         return identity.digest(identity.canonical(parts))
 
 
@@ -122,7 +123,7 @@ def exploring_collection(spec: TrainSpec, device: Device) -> tuple[Experience, T
     weights = start.learner.online.weights(start.learner.v_max)
     rollout = Rollout(device, tape, state, shape(spec.config))
     epsilon = round_epsilon(spec.config.learner, 0)
-    return _collector(spec, rollout).collect(weights, 0, epsilon), tape
+    return _collector(spec, device, rollout).collect(weights, 0, epsilon), tape
 
 
 def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | None = None) -> Path:
@@ -204,7 +205,7 @@ def _prepare(spec: TrainSpec, device: Device) -> _Run:
     train = made(train_tape, train_state)
     validation = made(validation_tape, validation_state)
     session = spec.experiment.bars(spec.instrument).session
-    collector = _collector(spec, train)
+    collector = _collector(spec, device, train)
     return _Run(
         market=market,
         foundation=foundation,
@@ -317,9 +318,11 @@ def plan_of(
     )
 
 
-def _collector(spec: TrainSpec, train: Rollout) -> DeviceCollector:
-    key = rng.key(spec.seed, spec.instrument, spec.fold_key)
-    return DeviceCollector(train, key, spec.config.learner.envs, spec.config.learner.episode_steps)
+def _collector(spec: TrainSpec, device: Device, train: Rollout) -> DeviceCollector:
+    """Return the collector; its rollout alone may play in bf16."""
+    key, learner = rng.key(spec.seed, spec.instrument, spec.fold_key), spec.config.learner
+    variant = collection_variant(device, train.made.shape, spec.config.runtime.precision)
+    return DeviceCollector(train.as_variant(variant), key, learner.envs, learner.episode_steps)
 
 
 def torch_device(device: Device) -> str:

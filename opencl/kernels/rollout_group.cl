@@ -4,6 +4,7 @@
 // trunk the second, heads the action values in q; layers_group.cl and layers_tensor.cl say how an
 // activation lies in h. Each of the three ends behind a barrier.
 
+#define MOST_ROWS (N_PORTFOLIO > N_HEADS ? N_PORTFOLIO : N_HEADS)
 // The items that draw, from this one on; all of them where none is left over.
 #define FIRST_DRAWER (GROUP > TILE ? TILE : 0)
 
@@ -56,8 +57,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
 {
     __local hidden_t h[H_SIZE] __attribute__((aligned(16)));
     __local float room[ROOM_ROWS * ROW] __attribute__((aligned(16))); // encode's
-    __local float f[N_PORTFOLIO * ROW] __attribute__((aligned(16)));  // portfolio states
-    __local float q[N_HEADS * ROW] __attribute__((aligned(16)));
+    __local float f[MOST_ROWS * ROW] __attribute__((aligned(16))); // portfolio states, then q
     __local char drawn[2 * N_BRANCHES * TILE]; // of this step and the next
     __local int place[TILE];                   // row of step 0 in the table
     __local int id[TILE];
@@ -114,13 +114,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
         barrier(CLK_LOCAL_MEM_FENCE);
         encode(&p, place, f, count, t, past, slot, &unsure, h, room);
         trunk(&p, h);
-        heads(&p, h, q);
+        heads(&p, h, f);
         if (j < count) {
             const int bar = own_bar + t;
             const long row = (long)t * n + own;
             float mine[N_HEADS];
             for (int i = 0; i < N_HEADS; i++) {
-                mine[i] = q[i * ROW + j];
+                mine[i] = f[i * ROW + j];
             }
             bypass(mine, p.alpha, x[(long)bar * N_BAR_PART + AUX_COLUMN]);
             if (values != 0) {

@@ -73,4 +73,5 @@ def _operands(w: Array) -> Array:
 
 
 def _bits(words: Array) -> Array:
-    return np.ascontiguousarray(words).view(np.float32)
+    """Return words [..., 2, 2] as float32 bits [..., 4]."""
+    return words.reshape(*words.shape[:-2], 4).view(np.float32)

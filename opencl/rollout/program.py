@@ -10,15 +10,19 @@ from __future__ import annotations
 from functools import cache
 from typing import Literal
 
+from backtest.errors import DeviceError
 from opencl.devices import Device
 from opencl.programs import Program
 from opencl.rollout.shape import Shape
 from opencl.rollout.sizes import Sizes
 from opencl.simulate import MARKET_FILES
+from opencl.tensor_probe import has_tensor_cores
 
 BAR_GROUP = 64  # work-items a group of kernels over bars
 WIDTH = 16  # of them side by side in the fastest dimension, on a GPU
 
+TENSOR_KINDS = ("mlp",)  # of networks
+MOST_OPERANDS = 128  # registers of a lane that hold a head's weights; with more it would spill
 Kernels = Literal["lanes", "group", "tensor"]
 Variant = Literal["auto", "lanes", "group", "tensor"]  # auto: float32, as the device likes it
 
@@ -48,6 +52,39 @@ def policy_files(shape: Shape, variant: Kernels) -> tuple[str, ...]:
         if shape.slots or walk == "group":
             files += [f"task_{walk}.cl"]
     return (*files, f"{shape.kind}_{variant}.cl", f"rollout_{walk}.cl")
+
+
+def collection_variant(
+    device: Device, shape: Shape, precision: Literal["auto", "fp32", "bf16"]
+) -> Variant:
+    """Return the variant that collects experience: tensor, or auto for float32.
+
+    Raises:
+        DeviceError: bf16 is asked for where no tensor core plays this network; says why.
+    """
+    if precision == "fp32":
+        return "auto"
+    obstacle = _obstacle(device, shape)
+    if obstacle is None:
+        return "tensor"
+    if precision == "auto":
+        return "auto"
+    raise DeviceError(f"runtime.precision = bf16: {obstacle}; use runtime.precision = auto or fp32")
+
+
+def _obstacle(device: Device, shape: Shape) -> str | None:
+    """Return why no tensor core plays this network on this device, or None."""
+    if shape.kind not in TENSOR_KINDS:
+        return f"tensor cores play networks of kind {', '.join(TENSOR_KINDS)}, not {shape.kind}"
+    if not has_tensor_cores(device):
+        return f"{device.name} has no tensor cores that take bf16 (NVIDIA from Ampere on has)"
+    try:
+        sizes = Sizes(shape, True, device.local_memory, device.name, tensor=True)
+    except DeviceError as error:
+        return str(error)
+    if sizes.operands > MOST_OPERANDS:
+        return f"a head of {shape.atoms} atoms on {shape.hidden[1]} neurons fills the registers"
+    return None
 
 
 class RolloutProgram:

@@ -173,6 +173,11 @@ class Sizes:
         tiled = self.group and not self.tensor
         return self.block[0] * self.shares if tiled else self.hidden[1]
 
+    @property
+    def operands(self) -> int:
+        """Registers that hold a head's weights for tensor cores."""
+        return self.head // 8 * (self.hidden[1] // MMA) * 2
+
     def _items(self, tile: int) -> int:
         """Return the work-items of a work-group."""
         heads = len(self.shape.heads)
@@ -227,7 +232,7 @@ class Sizes:
     def _tile(self, local_memory: int, device: str) -> int:
         """Return episodes a work-group; set its items, scenarios a chunk, and room."""
         first, second = self.hidden
-        hidden, rows = max(first, second), N_PORTFOLIO + len(self.shape.heads)
+        hidden, rows = max(first, second), max(N_PORTFOLIO, len(self.shape.heads))
         for tile in (TILE, 32, 16, 8, 4):
             if tile > TILE or (self.tensor and tile % MMA):
                 continue

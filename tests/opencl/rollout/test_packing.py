@@ -122,7 +122,7 @@ def test_a_gpu_has_room_for_the_original_sizes(monkeypatch, size, slots):
     sizes = Sizes(shape, True, 48 * 1024, "")
     assert sizes.tile == 32
     c = sizes.defines()
-    rows = c["ROOM_ROWS"] + 13 + c["N_HEADS"]
+    rows = c["ROOM_ROWS"] + 13  # portfolio states, then as many action values
     assert 4 * (c["H_SIZE"] + rows * c["ROW"]) + (3 * 4 + 2 * 4) * c["TILE"] + 4 <= 48 * 1024
     # what takes turns fits: sums of a search in h, interpretations in the room
     assert c["SEARCH_BLOCK"] >= 1
