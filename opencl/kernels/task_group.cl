@@ -128,9 +128,8 @@ inline void guess_group(const Policy *p, __local const int *place, __local const
 }
 #endif
 
-// What the task bank retrieved for each episode, MISS where there is no bank. unsure, h and room are
-// scratch: SLOTS + GUESS + 1 rows at the beginning of h, or of room where SEARCH_AT is 0, and
-// SEARCH_BLOCK entries in h from SEARCH_AT on. Ends behind a barrier.
+// What the task bank retrieved for each episode, MISS where there is no bank. unsure, and either h or
+// room, are scratch: SLOTS + GUESS + 1 rows, then SEARCH_BLOCK entries. Ends behind a barrier.
 inline void search_task(const Policy *p, __local const int *place, __local const float *f, const int t,
                         __local int *slot, __local int *unsure, __local float *h, __local float *room)
 {
@@ -139,11 +138,11 @@ inline void search_task(const Policy *p, __local const int *place, __local const
     }
 #if SLOTS > 0
     if (p->entries != 0) {
-        __local float *total = SEARCH_AT > 0 ? h : room;
+        __local float *total = SEARCH_IN_H ? h : room;
         __local int *list = (__local int *)(total + (SLOTS + GUESS) * ROW);
         guess_group(p, place, f, t, total, slot, list, unsure);
         if (*unsure != 0) {
-            search_group(p, place, f, t, list, *unsure, h + SEARCH_AT, total, slot);
+            search_group(p, place, f, t, list, *unsure, total + (SLOTS + GUESS + 1) * ROW, total, slot);
         }
     }
 #endif

@@ -160,12 +160,11 @@ class Sizes:
                 "HEAD_BLOCK": self.block[1],
                 "ENCODE_BLOCK": self.encode_columns * self.tile // 4 // self.items,
             }
-        # sums whose lanes, four episodes of 64 items, fit in h: behind the rows of totals if they do
-        at = self._search_rows * row
-        floats = self._hidden_rows(self.tile) * row
-        entry = 4 * (SUM_LANES * (self.items // SUM_LANES) + 4)
-        at = at if at + entry <= floats and not self.tensor else 0
-        return sizes | {"SEARCH_AT": at, "SEARCH_BLOCK": (floats - at) // entry}
+        inside, floats = self._search_in_h(self.tile), self._search_floats(self.tile)
+        room = self._hidden_rows(self.tile) if inside else self.room
+        # sums whose lanes, four episodes of 64 items, fit behind the rows of totals
+        blocks = 1 + (room * row - sum(floats)) // floats[1]
+        return sizes | {"SEARCH_IN_H": int(inside), "SEARCH_BLOCK": blocks}
 
     @property
     def trunk_columns(self) -> int:
@@ -196,10 +195,14 @@ class Sizes:
         """Floats of the queries' plain weights, before those for tensor cores."""
         return 2 * self.shape.scenarios * self.shape.latent * QUERY_WIDTH
 
-    @property
-    def _search_rows(self) -> int:
-        """Rows of local memory that a search needs: sums, and a list of episodes."""
-        return self.slots + GUESS + 1 if self.slots else 0
+    def _search_floats(self, tile: int) -> tuple[int, int]:
+        """Return the floats that a search needs: totals with a list of episodes, lanes of sums."""
+        lanes = 4 * (SUM_LANES * (self.items // SUM_LANES) + 4)
+        return (self.slots + GUESS + 1) * (tile + 4), lanes
+
+    def _search_in_h(self, tile: int) -> bool:
+        """Return whether a search finds room where the activations will be."""
+        return sum(self._search_floats(tile)) <= self._hidden_rows(tile) * (tile + 4)
 
     def _first_layer(self) -> int:
         """Return the floats of a policy's first layer."""
@@ -221,13 +224,14 @@ class Sizes:
         """Return scenarios at a time, and the rows of local memory that encoding needs beside h."""
         if self.shape.kind == "mlp":
             return 0, 1
-        if self.tensor:  # half the sums of every warp but one
-            return 1, max(self._search_rows, -(-tile * max(self.hidden) // (2 * (tile + 4))))
+        searched = 1
+        if self.slots and not self._search_in_h(tile):
+            searched = -(-sum(self._search_floats(tile)) // (tile + 4))
+        if self.tensor:  # half the sums of one warp of each 16 episodes
+            return 1, max(searched, -(-tile * max(self.hidden) // (2 * (tile + 4))))
         width = 3 * up(self.shape.latent, 4)
         chunk = min(max(1, self.items // tile), self.shape.scenarios)
-        more = max(0, chunk - self._hidden_rows(tile) // width) * width
-        free = self._hidden_rows(tile) * (tile + 4) - 4 * (self.items + 4)
-        return chunk, max(more, 1 if self._search_rows * (tile + 4) <= free else self._search_rows)
+        return chunk, max(searched, (chunk - self._hidden_rows(tile) // width) * width)
 
     def _tile(self, local_memory: int, device: str) -> int:
         """Return episodes a work-group; set its items, scenarios a chunk, and room."""

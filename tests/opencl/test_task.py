@@ -151,7 +151,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void test_search(
         both[first + j] = slot[j];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    __local float *total = SEARCH_AT > 0 ? h : room;
+    __local float *total = SEARCH_IN_H ? h : room;
     guess_group(&p, place, f, 1, total, slot, list, &unsure);
     if (j < TILE) {
         guessed[first + j] = slot[j];
@@ -167,7 +167,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void test_search(
         slot[j] = MISS;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    search_group(&p, place, f, 1, list, TILE, h + SEARCH_AT, total, slot);
+    search_group(&p, place, f, 1, list, TILE, total + (SLOTS + GUESS + 1) * ROW, total, slot);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (j < TILE) {
         slots[first + j] = slot[j];
