@@ -4,7 +4,6 @@
 // trunk the second, heads the action values in q; layers_group.cl and layers_tensor.cl say how an
 // activation lies in h. Each of the three ends behind a barrier.
 
-#define MOST_ROWS (N_PORTFOLIO > N_HEADS ? N_PORTFOLIO : N_HEADS)
 // The items that draw, from this one on; all of them where none is left over.
 #define FIRST_DRAWER (GROUP > TILE ? TILE : 0)
 
@@ -22,7 +21,11 @@ inline void draw_group(__local char *drawn, __local const int *id, const float e
     }
 }
 
+#if REGISTERS > 0
+__kernel void rollout_group(
+#else
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
+#endif
     const MarketParams params,
     __global const Bar *restrict bars,       // [bars]
     __global const float *restrict aux,      // [bars]
@@ -57,7 +60,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
 {
     __local hidden_t h[H_SIZE] __attribute__((aligned(16)));
     __local float room[ROOM_ROWS * ROW] __attribute__((aligned(16))); // encode's
-    __local float f[MOST_ROWS * ROW] __attribute__((aligned(16))); // portfolio states, then q
+    __local float f[F_ROWS * ROW] __attribute__((aligned(16))); // portfolio states, then q
     __local char drawn[2 * N_BRANCHES * TILE]; // of this step and the next
     __local int place[TILE];                   // row of step 0 in the table
     __local int id[TILE];

@@ -100,6 +100,26 @@ inline void query_tiles(const Policy *p, const uint4 *inputs, __global const flo
 #endif
 }
 
+// The sum over a row's four lanes.
+inline float over_row(const float x)
+{
+    const float two = x + butterfly(x, 1u);
+    return two + butterfly(two, 2u);
+}
+
+// The largest of a row's four lanes.
+inline float top_of_row(const float x)
+{
+    const float two = max(x, butterfly(x, 1u));
+    return max(two, butterfly(two, 2u));
+}
+
+// 2^x of every component.
+inline float4 exp2_tile(const float4 x)
+{
+    return (float4)(exp2_fast(x.x), exp2_fast(x.y), exp2_fast(x.z), exp2_fast(x.w));
+}
+
 // Scores of a row's tokens, C tiles of tokens 0 to 7 and 8 to 15, become exp2(score - best).
 // Returns what both rows' attention is multiplied with: weight over the sum.
 inline float2 share_tiles(float4 *s0, float4 *s1, const float2 weight)
@@ -114,8 +134,8 @@ inline float2 share_tiles(float4 *s0, float4 *s1, const float2 weight)
                    t + 8 < HORIZON ? s1->z : none, t + 9 < HORIZON ? s1->w : none);
     const float4 most = max(*s0, *s1);
     const float2 top = (float2)(top_of_row(max(most.x, most.y)), top_of_row(max(most.z, most.w)));
-    *s0 = native_exp2(*s0 - top.xxyy);
-    *s1 = native_exp2(*s1 - top.xxyy);
+    *s0 = exp2_tile(*s0 - top.xxyy);
+    *s1 = exp2_tile(*s1 - top.xxyy);
     const float4 all_ = *s0 + *s1;
     return (float2)(native_divide(weight.x, over_row(all_.x + all_.y)),
                     native_divide(weight.y, over_row(all_.z + all_.w)));

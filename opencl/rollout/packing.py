@@ -49,6 +49,9 @@ def _rest(sizes: Sizes, w: Weights) -> dict[str, Array]:
     z = w.z
     if sizes.tensor:
         z = even(w.z)
+        # a softmax takes no notice of what all its logits share
+        w3[:, :atoms] -= w3[:, :atoms].mean(axis=1, keepdims=True)
+        b3[:, :atoms] -= b3[:, :atoms].mean(axis=1, keepdims=True)
         w2, w3 = layer_operands(w2), head_operands(w3.reshape(-1, width2) * LOG2_E)
         b3 = b3 * LOG2_E
     elif sizes.group:

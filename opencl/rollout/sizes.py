@@ -14,6 +14,9 @@ LANES = 16  # episodes a work-item on a CPU; the width of float16
 TILE = 64  # most episodes a work-group on a GPU
 BLOCK = 17  # most neurons whose sums of four episodes an item keeps in registers
 WARP = 32  # work-items that a tensor core's instruction joins
+REGISTERS = 0
+PASS = 7
+TILES = 1
 WARPS = 13  # most of a work-group: with more, not every one could keep a head's weights
 BARS_PER_ITEM = 8  # bars a work-item of bar_dense
 SUM_LANES = 64  # of an ordered sum
@@ -143,13 +146,16 @@ class Sizes:
         if not self.group:
             return sizes | {"LANES": LANES}
         row = self.tile + 4
-        sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": row}
+        sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": row, "REGISTERS": REGISTERS}
+        sizes |= {"F_ROWS": self._states(self.tile)}
         sizes |= {"ROOM_ROWS": self.room, "CHUNK": self.chunk}
         if self.tensor:
             steps = max(first, second) // MMA
             sizes |= {
                 "WARPS": self.items // WARP,
                 "H_STEPS": steps,
+                "HEAD_PASS": PASS,
+                "HEAD_TILES": TILES,
                 "H_SIZE": self.tile // MMA * steps * WARP,
             }
         else:
@@ -184,6 +190,11 @@ class Sizes:
             return WARP * min(max(heads, tile // WARP), WARPS)
         # the search of a task bank gives 64 items to an episode
         return up(max(heads, self.shares) * tile // 4, 64 if self.slots else WARP)
+
+    def _states(self, tile: int) -> int:
+        """Return the rows of local memory for portfolio states, then action values."""
+        heads = len(self.shape.heads)
+        return max(N_PORTFOLIO, heads + (self._items(tile) // WARP if self.tensor else 0))
 
     @property
     def encode_columns(self) -> int:
@@ -236,7 +247,7 @@ class Sizes:
     def _tile(self, local_memory: int, device: str) -> int:
         """Return episodes a work-group; set its items, scenarios a chunk, and room."""
         first, second = self.hidden
-        hidden, rows = max(first, second), max(N_PORTFOLIO, len(self.shape.heads))
+        hidden = max(first, second)
         for tile in (TILE, 32, 16, 8, 4):
             if tile > TILE or (self.tensor and tile % MMA):
                 continue
@@ -244,10 +255,11 @@ class Sizes:
             self.chunk, self.room = self._room(tile)
             h = hidden * (2 * tile if self.tensor else 4 * (tile + 4))
             # more than one float an episode: its place, number, slot, and two steps' draws
-            if h + (self.room + rows) * (tile + 4) * 4 + 24 * tile <= local_memory:
+            rows = self.room + self._states(tile)
+            if h + rows * (tile + 4) * 4 + 24 * tile <= local_memory:
                 return tile
         raise DeviceError(
-            f"{device}: hidden layers {first}, {second} need {(hidden + rows + self.room) * 32} bytes "
+            f"{device}: hidden layers {first}, {second} need {(hidden + rows) * 32} bytes "
             f"of local memory, there are {local_memory}; use a smaller network.hidden"
             f"{' or network.latent' if self.shape.latent else ''}, or device = cpu"
         )
