@@ -71,9 +71,9 @@ def _first(sizes: Sizes, w: Weights) -> dict[str, Array]:
         elif sizes.group:
             w1 = w1.T
         return {"query": np.zeros(0), "w1": w1, "b1": b1}
-    query = _queries(w).ravel()
+    query = _queries(w)
     if sizes.tensor:
-        query = np.concatenate([query, query_operands(w).ravel()])
+        query = np.concatenate([query.ravel(), query_operands(w).ravel()])
     return {"query": query, "w1": _interpretation(sizes, w), "b1": b1}
 
 
@@ -90,8 +90,8 @@ def _queries(w: ScenarioWeights) -> Array:
 def query_operands(w: ScenarioWeights) -> Array:
     """Return the balance and position queries' weights for tensor cores, [2, S, 2, 32, 4] words.
 
-    The inputs are up to seven portfolio floats and 1 in bf16, then what bf16 leaves of them. The first
-    operand has the rounded weights for both, the second what is left of the weights for the first.
+    The inputs are up to seven portfolio floats and 1 in bf16, then what bf16 leaves of them. The
+    first operand has the rounded weights for both, the second their rest for the first.
     """
     out = []
     for weight, bias in ((w.Wq_balance, w.bq_balance), (w.Wq_position, w.bq_position)):

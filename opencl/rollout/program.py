@@ -14,14 +14,13 @@ from backtest.errors import DeviceError
 from opencl.devices import Device
 from opencl.programs import Program
 from opencl.rollout.shape import Shape
-from opencl.rollout.sizes import Sizes
+from opencl.rollout.sizes import MMA, Sizes
 from opencl.simulate import MARKET_FILES
 from opencl.tensor_probe import has_tensor_cores
 
 BAR_GROUP = 64  # work-items a group of kernels over bars
 WIDTH = 16  # of them side by side in the fastest dimension, on a GPU
 
-TENSOR_KINDS = ("mlp",)  # of networks
 MOST_OPERANDS = 128  # registers of a lane that hold a head's weights; with more it would spill
 Kernels = Literal["lanes", "group", "tensor"]
 Variant = Literal["auto", "lanes", "group", "tensor"]  # auto: float32, as the device likes it
@@ -74,8 +73,10 @@ def collection_variant(
 
 def _obstacle(device: Device, shape: Shape) -> str | None:
     """Return why no tensor core plays this network on this device, or None."""
-    if shape.kind not in TENSOR_KINDS:
-        return f"tensor cores play networks of kind {', '.join(TENSOR_KINDS)}, not {shape.kind}"
+    if shape.kind == "scenario" and (shape.stack_size > 1 or 0 < shape.top_k < shape.horizon):
+        return "tensor cores play no network.stack_size above 1, and no network.top_k"
+    if shape.kind == "scenario" and (shape.latent not in (8, MMA) or shape.horizon > MMA):
+        return f"tensor cores need network.latent 8 or {MMA} and a network.horizon up to {MMA}"
     if not has_tensor_cores(device):
         return f"{device.name} has no tensor cores that take bf16 (NVIDIA from Ampere on has)"
     try:

@@ -115,7 +115,8 @@ class Sizes:
             "B2_SIZE": columns,
             "W3_SIZE": len(shape.heads) * self.head * second // (2 if self.tensor else 1),
             "Z_SIZE": 2 if self.tensor else self.head if self.group else shape.atoms,
-            "QUERY_SIZE": self.query_at + (2 * shape.scenarios * QUERY_TENSOR if self.tensor else 0),
+            "QUERY_SIZE": self.query_at
+            + (2 * shape.scenarios * QUERY_TENSOR if self.tensor else 0),
             "PAST_SIZE": max(self.past, 1),
             "SLOTS": self.slots,
             "TASK_ROW": self.task_row,
@@ -223,7 +224,9 @@ class Sizes:
         if self.tensor:
             return first * 3 * shape.scenarios * MMA // 2
         if self.group:
-            return self.encode_columns * shape.stack_size * 3 * shape.scenarios * up(shape.latent, 4)
+            return (
+                self.encode_columns * shape.stack_size * 3 * shape.scenarios * up(shape.latent, 4)
+            )
         return first * shape.stack_size * shape.task_dim
 
     def _hidden_rows(self, tile: int) -> int:
