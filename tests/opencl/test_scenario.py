@@ -197,7 +197,7 @@ def test_share_lanes_and_attend_lanes(device_program, k):
 
 @pytest.mark.parametrize("k, latent", [(0, L), (1, L), (3, L), (0, 8)])
 def test_queries_and_attention_of_a_group(device_program, tile_of_8, k, latent):
-    """query_element, project, query_latent, load_latent, share, attend; every other with a shift."""
+    """query_element, project, query_latent, load_latent, share, attend; half shifted."""
     network = NETWORK.model_copy(update={"top_k": k, "latent": latent})
     scene, sizes = Scene(network), sizes_of(True, top_k=k, latent=latent)
     program = device_program(files("group"), GROUP, sizes.defines())
