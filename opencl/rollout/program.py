@@ -15,13 +15,12 @@ from opencl.devices import Device
 from opencl.market import MARKET_FILES, MarketRules
 from opencl.programs import Program
 from opencl.rollout.shape import Shape
-from opencl.rollout.sizes import Sizes
+from opencl.rollout.sizes import MMA, Sizes
 from opencl.tensor_probe import has_tensor_cores
 
 BAR_GROUP = 64  # work-items a group of kernels over bars
 WIDTH = 16  # of them side by side in the fastest dimension, on a GPU
 
-TENSOR_KINDS = ("mlp",)  # of networks
 MOST_OPERANDS = 128  # registers of a lane that hold a head's weights; with more it would spill
 Kernels = Literal["lanes", "group", "tensor"]
 Variant = Literal["auto", "lanes", "group", "tensor"]  # auto: float32, as the device likes it
@@ -41,14 +40,18 @@ def policy_files(shape: Shape, variant: Kernels) -> tuple[str, ...]:
     files = [*MARKET_FILES, "portfolio.cl", "explore.cl", "bar_dense.cl"]
     if shape.kind == "scenario":
         files += ["bar_norm.cl", "bar_scenario.cl"]
+        if variant == "tensor":
+            files += ["bar_operands.cl"]
     if shape.slots:
         files += ["skill_score.cl", f"bar_search_{walk}.cl"]
     files += ["rollout.cl", *(["tensor.cl"] if variant == "tensor" else [])]
     files += [f"layers_{variant}.cl"]
     if shape.kind == "scenario":
         files += [f"queries_{walk}.cl"]
-    if shape.slots:
-        files += ["task_guess.cl", f"task_{walk}.cl"]
+        if shape.slots:
+            files += ["task_guess.cl"]
+        if shape.slots or walk == "group":
+            files += [f"task_{walk}.cl"]
     return (*files, f"{shape.kind}_{variant}.cl", f"rollout_{walk}.cl")
 
 
@@ -72,8 +75,10 @@ def collection_variant(
 
 def _obstacle(device: Device, shape: Shape) -> str | None:
     """Return why no tensor core plays this network on this device, or None."""
-    if shape.kind not in TENSOR_KINDS:
-        return f"tensor cores play networks of kind {', '.join(TENSOR_KINDS)}, not {shape.kind}"
+    if shape.kind == "scenario" and (shape.stack_size > 1 or 0 < shape.top_k < shape.horizon):
+        return "tensor cores play no network.stack_size above 1, and no network.top_k"
+    if shape.kind == "scenario" and (shape.latent not in (8, MMA) or shape.horizon > MMA):
+        return f"tensor cores need network.latent 8 or {MMA} and a network.horizon up to {MMA}"
     if not has_tensor_cores(device):
         return f"{device.name} has no tensor cores that take bf16 (NVIDIA from Ampere on has)"
     try:
