@@ -14,6 +14,11 @@ PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
 venv: .venv/ready
 
+# the peers of the benchmarks: no part of the product
+.venv/peers: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	touch $@
+
 demo: venv
 	$(BIN)/skillwalk run --profile smoketest --set learner.updates=1500 --set learner.batch=256
 
@@ -41,7 +46,7 @@ format: venv
 ui: venv
 	$(BIN)/skillwalk ui
 
-bench: venv
+bench: .venv/peers
 	$(BIN)/skillwalk bench
 
 bench-smoke: venv
