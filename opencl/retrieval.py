@@ -17,8 +17,9 @@ from opencl.programs import Program
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
 
-GROUP = 64
-QUERIES, MOST_SLOTS = 4, 22  # that one group scores together; sums lie in registers
+LANES = 64  # of an ordered sum
+TEAMS = 4  # of LANES items in a group
+QUERIES, MOST_SLOTS = 4, 22  # that one team scores together; sums lie in registers
 # Floats between rows of 64 lanes in local memory. One item adds up one row, four floats at a time:
 # rows 64 apart would all start in the same bank of a GPU's local memory.
 PART_ROW = 68
@@ -46,7 +47,7 @@ def slot_tile(slots: int) -> int:
 @cache
 def retrieval_program(device: Device, tile: int) -> Program:
     """Return the compiled kernels of a device, one object for all calls."""
-    sizes = {"SLOT_TILE": tile, "PART_ROW": PART_ROW}
+    sizes = {"TEAMS": TEAMS, "SLOT_TILE": tile, "PART_ROW": PART_ROW}
     return Program(device, ("skill_score.cl", "skill_retrieval.cl"), sizes)
 
 
@@ -90,8 +91,8 @@ class DeviceSnapshots:
         queries = h.shape[1]
         name, size, group = "bank_retrieve_item", self.count * queries, None
         if self.group:
-            groups = self.count * -(-queries // QUERIES)
-            name, size, group = "bank_retrieve_group", groups * GROUP, (GROUP,)
+            groups = self.count * -(-queries // (QUERIES * TEAMS))
+            name, size, group = "bank_retrieve_group", groups * LANES * TEAMS, (LANES * TEAMS,)
         kernel = self.program.kernel(name)
         queue = self.device.timed_queue if timed else self.device.queue
         return kernel(
@@ -129,7 +130,7 @@ class DeviceSnapshots:
 def _blocks(keys: Floats, tile: int) -> Floats:
     """Return keys [M, N, K] as [M, N/tile, K/64, tile, 64], rounded up, zeros behind the end."""
     count, slots, dim = keys.shape
-    shape = count, -(-slots // tile), tile, -(-dim // GROUP), GROUP
-    wide = np.zeros((count, shape[1] * tile, shape[3] * GROUP), np.float32)
+    shape = count, -(-slots // tile), tile, -(-dim // LANES), LANES
+    wide = np.zeros((count, shape[1] * tile, shape[3] * LANES), np.float32)
     wide[:, :slots, :dim] = keys
     return np.ascontiguousarray(wide.reshape(shape).swapaxes(2, 3))

@@ -3,68 +3,70 @@
 
 #define SUMS (SLOT_TILE + 1) // of a query: its products with a tile's keys, its square
 
-// For GPUs: 64 items, one a lane, search for four queries together, SLOT_TILE slots at a time, so that
-// an item uses every key element it loads four times. Sums go through local memory, two queries at
-// a time, where one item adds the lanes of one sum.
+// For GPUs: a team of 64 items, one a lane, searches for four queries together, SLOT_TILE slots at a
+// time, so that an item uses every key element it loads four times. The TEAMS of a group keep in step:
+// what one has loaded the others find in the cache. Sums go through local memory, one query at a
+// time, where one item adds the lanes of one sum.
 // h [M][queries][key_dim], raw; center [M][key_dim]; keys [M][slots/SLOT_TILE][key_dim/64][SLOT_TILE][64],
 // both rounded up, zeros behind the end; norms, eligible, bonus [M][slots]; disagree [M][slots][slots];
 // threshold [M]; found [M][queries].
-__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_retrieve_group(
+__kernel __attribute__((reqd_work_group_size(64 * TEAMS, 1, 1))) void bank_retrieve_group(
     __global const float *restrict center, __global const float *restrict keys,
     __global const float *restrict norms, __global const uchar *restrict eligible,
     __global const float *restrict bonus, __global const uchar *restrict disagree,
     __global const float *restrict threshold, __global const float *restrict h, const int slots,
     const int key_dim, const int queries, __global int *restrict found)
 {
-    __local float part[2 * SUMS * PART_ROW] __attribute__((aligned(16)));
-    __local float total[4 * SUMS];
-    __local float score[4 * SLOT_TILE];
-    const int i = get_local_id(0);
-    const int groups = (queries + 3) / 4;
+    __local float parts[TEAMS * SUMS * PART_ROW] __attribute__((aligned(16)));
+    __local float totals[TEAMS * 4 * SUMS];
+    __local float scores[TEAMS * 4 * SLOT_TILE];
+    const int i = get_local_id(0) % 64;
+    const int team = get_local_id(0) / 64;
+    __local float *part = parts + team * SUMS * PART_ROW;
+    __local float *total = totals + team * 4 * SUMS;
+    __local float *score = scores + team * 4 * SLOT_TILE;
+    const int groups = (queries + 4 * TEAMS - 1) / (4 * TEAMS);
     const long m = get_group_id(0) / groups;
-    const int first = get_group_id(0) % groups * 4;
-    const long row = (key_dim + 63) / 64 * 64 * SLOT_TILE; // of one tile's keys
-    // surplus queries shadow the last one
-    __global const float *h0 = h + (m * queries + first) * key_dim;
-    __global const float *h1 = h0 + min(1, queries - 1 - first) * key_dim;
-    __global const float *h2 = h0 + min(2, queries - 1 - first) * key_dim;
-    __global const float *h3 = h0 + min(3, queries - 1 - first) * key_dim;
+    const int first = get_group_id(0) % groups * 4 * TEAMS + 4 * team;
+    const int last = queries - 1; // surplus queries shadow the last one
+    __global const float *h0 = h + (m * queries + min(first, last)) * key_dim;
+    __global const float *h1 = h + (m * queries + min(first + 1, last)) * key_dim;
+    __global const float *h2 = h + (m * queries + min(first + 2, last)) * key_dim;
+    __global const float *h3 = h + (m * queries + min(first + 3, last)) * key_dim;
     center += m * key_dim;
-    keys += m * ((slots + SLOT_TILE - 1) / SLOT_TILE) * row + i;
-    Best best = best_none(); // items 0..3 own a query each
+    const int rounds = (key_dim + 63) / 64;
+    __global const float *key = keys + m * ((slots + SLOT_TILE - 1) / SLOT_TILE) * rounds * SLOT_TILE * 64 + i;
+    Best best = best_none(); // items 0..3 of a team own a query each
     for (int tile = 0; tile < slots; tile += SLOT_TILE) {
         float4 sum[SUMS]; // products with the keys, then the squares
 #pragma unroll SUMS
         for (int s = 0; s < SUMS; s++) {
             sum[s] = (float4)(0.0f);
         }
-        __global const float *key = keys + tile / SLOT_TILE * row;
-        float4 next = (float4)(0.0f); // what the round after this one works on: on its way meanwhile
-        if (i < key_dim) {
-            next = (float4)(h0[i], h1[i], h2[i], h3[i]);
-        }
-        for (int d = i; d < key_dim; d += 64, key += 64 * SLOT_TILE) {
-            const float4 x = next - center[d];
-            if (d + 64 < key_dim) {
-                next = (float4)(h0[d + 64], h1[d + 64], h2[d + 64], h3[d + 64]);
+        for (int r = 0; r < rounds; r++, key += 64 * SLOT_TILE) {
+            const int d = 64 * r + i;
+            float4 x = (float4)(0.0f);
+            if (d < key_dim) {
+                x = (float4)(h0[d], h1[d], h2[d], h3[d]) - center[d];
             }
             sum[SLOT_TILE] = sum[SLOT_TILE] + x * x;
 #pragma unroll SUMS
             for (int s = 0; s < SLOT_TILE; s++) {
                 sum[s] = sum[s] + x * key[64 * s];
             }
+            if (TEAMS > 1) {
+                barrier(CLK_LOCAL_MEM_FENCE);
+            }
         }
-#pragma unroll 2
-        for (int second = 0; second < 2; second++) {
+#pragma unroll 4
+        for (int q = 0; q < 4; q++) {
 #pragma unroll SUMS
             for (int s = 0; s < SUMS; s++) {
-                const float2 two = second ? sum[s].hi : sum[s].lo;
-                part[s * PART_ROW + i] = two.x;
-                part[(SUMS + s) * PART_ROW + i] = two.y;
+                part[s * PART_ROW + i] = q == 0 ? sum[s].x : q == 1 ? sum[s].y : q == 2 ? sum[s].z : sum[s].w;
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-            for (int r = i; r < 2 * SUMS; r += 64) {
-                total[second * 2 * SUMS + r] = lanes_total(part + r * PART_ROW);
+            for (int s = i; s < SUMS; s += 64) {
+                total[q * SUMS + s] = lanes_total(part + s * PART_ROW);
             }
             barrier(CLK_LOCAL_MEM_FENCE);
         }

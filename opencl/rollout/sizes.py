@@ -241,8 +241,10 @@ class Sizes:
         searched = 1
         if self.slots and not self._search_in_h(tile):
             searched = -(-sum(self._search_floats(tile)) // (tile + 4))
-        if self.tensor:  # half the sums of one warp of each 16 episodes
-            return 1, max(searched, -(-tile * max(self.hidden) // (2 * (tile + 4))))
+        if self.tensor:  # where warps share 16 episodes, half the sums of one of them
+            shared = self.items // WARP >= 2 * (tile // MMA)
+            half = -(-tile * max(self.hidden) // (2 * (tile + 4))) if shared else 1
+            return 1, max(searched, half)
         width = 3 * up(self.shape.latent, 4)
         chunk = min(max(1, self.items // tile), self.shape.scenarios)
         return chunk, max(searched, (chunk - self._hidden_rows(tile) // width) * width)
