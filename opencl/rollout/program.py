@@ -37,9 +37,7 @@ def policy_files(shape: Shape, variant: Kernels) -> tuple[str, ...]:
     walk = "lanes" if variant == "lanes" else "group"
     files = [*MARKET_FILES, "portfolio.cl", "explore.cl", "bar_dense.cl"]
     if shape.kind == "scenario":
-        files += ["bar_norm.cl", "bar_scenario.cl"]
-        if variant == "tensor":
-            files += ["bar_operands.cl"]
+        files += ["bar_norm.cl", "bar_scenario.cl", f"bar_tokens_{walk}.cl"]
     if shape.slots:
         files += ["skill_score.cl", f"bar_search_{walk}.cl"]
     files += ["rollout.cl", *(["tensor.cl"] if variant == "tensor" else [])]

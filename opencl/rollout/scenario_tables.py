@@ -19,7 +19,7 @@ from backtest.agent.scenario_weights import NORM_EPS, ScenarioWeights
 from backtest.agent.weights import N_BAR
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.rollout.program import RolloutProgram
-from opencl.rollout.sizes import SUM_LANES, WARP
+from opencl.rollout.sizes import MMA, SUM_LANES
 from opencl.rollout.skills import step_bank
 from opencl.rollout.tables import FLOAT, Layer, dense
 
@@ -239,23 +239,23 @@ class ScenarioTables:
         if table.bank is not None and self.found is not None:
             found, shift = self.found.buffer, table.bank["shift"].buffer
             events += self._search(queue, table, first, row, bars, layer)
-        events.append(layer(latent, weights.sums, tokens, 0))
+        sizes = np.int32(row), np.int32(bars), NORM_EPS
         normal = (weights.norm.buffer, weights.position.buffer, found, shift, out.buffer)
-        events.append(
-            kernel("bar_tokens")(
+        if made.sizes.group:
+            layers = (latent, weights.sums.weight, weights.sums.bias)
+            each = MMA if made.sizes.tensor else shape.horizon
+            tokens = kernel("bar_tokens")(
                 queue,
-                *made.across(tokens, bars),
+                *made.over(shape.scenarios * each * bars),
+                *(array.buffer for array in layers),
                 *normal,
-                np.int32(row),
-                np.int32(bars),
-                NORM_EPS,
+                np.int32(inside),
+                *sizes,
             )
-        )
-        if made.sizes.tensor:
-            places = made.across(WARP * shape.scenarios, bars)
-            rows = np.int32(row), np.int32(bars)
-            events.append(kernel("bar_operands")(queue, *places, out.buffer, *rows))
-        return events
+            return [*events, tokens]
+        events.append(layer(latent, weights.sums, tokens, 0))
+        places = made.across(tokens, bars)
+        return [*events, kernel("bar_tokens")(queue, *places, *normal, *sizes)]
 
     def _search(
         self,

@@ -138,6 +138,7 @@ class Sizes:
                 "CALENDAR_AT": self.calendar_at,
                 "SHARE_AT": self.share_at,
                 "INPUT_AT": self.input_at,
+                "TENSOR": int(self.tensor),
                 "TOKENS_AT": self.tokens_at,
                 "QUERY_TENSOR_AT": self.query_at,
                 "N_CALENDAR": len(CALENDAR),
