@@ -47,8 +47,13 @@ def slot_tile(slots: int) -> int:
 @cache
 def retrieval_program(device: Device, tile: int) -> Program:
     """Return the compiled kernels of a device, one object for all calls."""
-    sizes = {"TEAMS": TEAMS, "SLOT_TILE": tile, "PART_ROW": PART_ROW}
-    return Program(device, ("skill_score.cl", "skill_retrieval.cl"), sizes)
+    files = ("skill_score.cl", "skill_search_group.cl", "skill_retrieval.cl")
+    return Program(device, files, team_sizes(tile))
+
+
+def team_sizes(tile: int) -> dict[str, int]:
+    """Return the constants of `skill_search_group.cl`."""
+    return {"TEAMS": TEAMS, "SLOT_TILE": tile, "PART_ROW": PART_ROW}
 
 
 class DeviceSnapshots:
@@ -73,7 +78,7 @@ class DeviceSnapshots:
             for name in (*FIELDS, "shift")
         }
         if self.group:
-            arrays["keys"] = _blocks(arrays["keys"], slot_tile(self.slots))
+            arrays["keys"] = lane_blocks(arrays["keys"], slot_tile(self.slots))
         self.arrays: dict[str, DeviceArray] = {n: upload(device, a) for n, a in arrays.items()}
 
     def retrieve_rows(self, h: Floats) -> Ints:
@@ -127,7 +132,7 @@ class DeviceSnapshots:
             )
 
 
-def _blocks(keys: Floats, tile: int) -> Floats:
+def lane_blocks(keys: Floats, tile: int) -> Floats:
     """Return keys [M, N, K] as [M, N/tile, K/64, tile, 64], rounded up, zeros behind the end."""
     count, slots, dim = keys.shape
     shape = count, -(-slots // tile), tile, -(-dim // LANES), LANES

@@ -1,15 +1,9 @@
 // Retrieval of many queries against M banks, and GatherCorrection. Twin of
 // backtest/agent/bank/retrieval.py. Two kernels find the same: one for GPUs, one for CPUs.
 
-#define SUMS (SLOT_TILE + 1) // of a query: its products with a tile's keys, its square
-
-// For GPUs: a team of 64 items, one a lane, searches for four queries together, SLOT_TILE slots at a
-// time, so that an item uses every key element it loads four times. The TEAMS of a group keep in step:
-// what one has loaded the others find in the cache. Sums go through local memory, one query at a
-// time, where one item adds the lanes of one sum.
-// h [M][queries][key_dim], raw; center [M][key_dim]; keys [M][slots/SLOT_TILE][key_dim/64][SLOT_TILE][64],
-// both rounded up, zeros behind the end; norms, eligible, bonus [M][slots]; disagree [M][slots][slots];
-// threshold [M]; found [M][queries].
+// For GPUs: teams of 64 items, as skill_search_group.cl says.
+// h [M][queries][key_dim], raw; center [M][key_dim]; keys [M][slots/SLOT_TILE] of its blocks, rounded
+// up; norms, eligible, bonus [M][slots]; disagree [M][slots][slots]; threshold [M]; found [M][queries].
 __kernel __attribute__((reqd_work_group_size(64 * TEAMS, 1, 1))) void bank_retrieve_group(
     __global const float *restrict center, __global const float *restrict keys,
     __global const float *restrict norms, __global const uchar *restrict eligible,
@@ -17,70 +11,28 @@ __kernel __attribute__((reqd_work_group_size(64 * TEAMS, 1, 1))) void bank_retri
     __global const float *restrict threshold, __global const float *restrict h, const int slots,
     const int key_dim, const int queries, __global int *restrict found)
 {
-    __local float parts[TEAMS * SUMS * PART_ROW] __attribute__((aligned(16)));
-    __local float totals[TEAMS * 4 * SUMS];
-    __local float scores[TEAMS * 4 * SLOT_TILE];
+    __local float part[TEAMS * SUMS * PART_ROW] __attribute__((aligned(16)));
+    __local float total[TEAMS * 4 * SUMS];
     const int i = get_local_id(0) % 64;
     const int team = get_local_id(0) / 64;
-    __local float *part = parts + team * SUMS * PART_ROW;
-    __local float *total = totals + team * 4 * SUMS;
-    __local float *score = scores + team * 4 * SLOT_TILE;
     const int groups = (queries + 4 * TEAMS - 1) / (4 * TEAMS);
     const long m = get_group_id(0) / groups;
     const int first = get_group_id(0) % groups * 4 * TEAMS + 4 * team;
-    const int last = queries - 1; // surplus queries shadow the last one
-    __global const float *h0 = h + (m * queries + min(first, last)) * key_dim;
-    __global const float *h1 = h + (m * queries + min(first + 1, last)) * key_dim;
-    __global const float *h2 = h + (m * queries + min(first + 2, last)) * key_dim;
-    __global const float *h3 = h + (m * queries + min(first + 3, last)) * key_dim;
-    center += m * key_dim;
-    const int rounds = (key_dim + 63) / 64;
-    __global const float *key = keys + m * ((slots + SLOT_TILE - 1) / SLOT_TILE) * rounds * SLOT_TILE * 64 + i;
+    __global const float *mine = h + m * queries * key_dim;
+    const long block = (long)((key_dim + 63) / 64) * SLOT_TILE * 64;
+    keys += m * ((slots + SLOT_TILE - 1) / SLOT_TILE) * block;
     Best best = best_none(); // items 0..3 of a team own a query each
-    for (int tile = 0; tile < slots; tile += SLOT_TILE) {
-        float4 sum[SUMS]; // products with the keys, then the squares
-#pragma unroll SUMS
-        for (int s = 0; s < SUMS; s++) {
-            sum[s] = (float4)(0.0f);
-        }
-        for (int r = 0; r < rounds; r++, key += 64 * SLOT_TILE) {
-            const int d = 64 * r + i;
-            float4 x = (float4)(0.0f);
-            if (d < key_dim) {
-                x = (float4)(h0[d], h1[d], h2[d], h3[d]) - center[d];
-            }
-            sum[SLOT_TILE] = sum[SLOT_TILE] + x * x;
-#pragma unroll SUMS
-            for (int s = 0; s < SLOT_TILE; s++) {
-                sum[s] = sum[s] + x * key[64 * s];
-            }
-            if (TEAMS > 1) {
-                barrier(CLK_LOCAL_MEM_FENCE);
-            }
-        }
-#pragma unroll 4
-        for (int q = 0; q < 4; q++) {
-#pragma unroll SUMS
-            for (int s = 0; s < SUMS; s++) {
-                part[s * PART_ROW + i] = q == 0 ? sum[s].x : q == 1 ? sum[s].y : q == 2 ? sum[s].z : sum[s].w;
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (int s = i; s < SUMS; s += 64) {
-                total[q * SUMS + s] = lanes_total(part + s * PART_ROW);
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
-        for (int r = i; r < 4 * SLOT_TILE; r += 64) {
-            const int s = r / 4;
-            const long slot = m * slots + min(tile + s, slots - 1);
-            __local const float *mine = total + r % 4 * SUMS;
-            score[r] = score_finalize(mine[s], mine[SLOT_TILE], norms[slot], eligible[slot], bonus[slot],
-                                      threshold[m]);
+    for (int tile = 0; tile < slots; tile += SLOT_TILE, keys += block) {
+        team_sums(mine, first, queries, key_dim, key_dim, center + m * key_dim, keys,
+                  part + team * SUMS * PART_ROW, total + team * 4 * SUMS);
+        for (int s = 0; i < 4 && s < SLOT_TILE && tile + s < slots; s++) {
+            const long slot = m * slots + tile + s;
+            __local const float *sum = total + (team * 4 + i) * SUMS;
+            const float score = score_finalize(sum[s], sum[SLOT_TILE], norms[slot], eligible[slot],
+                                               bonus[slot], threshold[m]);
+            best = arg_max_partial(best, score, tile + s);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int s = 0; i < 4 && s < SLOT_TILE && tile + s < slots; s++) {
-            best = arg_max_partial(best, score[4 * s + i], tile + s);
-        }
     }
     if (i < 4 && first + i < queries) {
         found[m * queries + first + i] = arg_max_slot(best, disagree + m * slots * slots, slots);

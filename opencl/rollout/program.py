@@ -39,7 +39,8 @@ def policy_files(shape: Shape, variant: Kernels) -> tuple[str, ...]:
     if shape.kind == "scenario":
         files += ["bar_norm.cl", "bar_scenario.cl", f"bar_tokens_{walk}.cl"]
     if shape.slots:
-        files += ["skill_score.cl", f"bar_search_{walk}.cl"]
+        files += ["skill_score.cl", *(["skill_search_group.cl"] if walk == "group" else [])]
+        files += [f"bar_search_{walk}.cl"]
     files += ["rollout.cl", *(["tensor.cl"] if variant == "tensor" else [])]
     files += [f"layers_{variant}.cl"]
     if shape.kind == "scenario":

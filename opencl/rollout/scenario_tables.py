@@ -18,8 +18,9 @@ from backtest.agent.scenario_layout import CALENDAR
 from backtest.agent.scenario_weights import NORM_EPS, ScenarioWeights
 from backtest.agent.weights import N_BAR
 from opencl.buffers import DeviceArray, empty, upload
+from opencl.retrieval import QUERIES, TEAMS
 from opencl.rollout.program import RolloutProgram
-from opencl.rollout.sizes import MMA, SUM_LANES
+from opencl.rollout.sizes import MMA, SUM_LANES, up
 from opencl.rollout.skills import step_bank
 from opencl.rollout.tables import FLOAT, Layer, dense
 
@@ -275,13 +276,15 @@ class ScenarioTables:
             tokens = shape.scenarios * shape.horizon
             events.append(layer(self.forecasts.latent, table.weights.project, tokens, 0))
             source, at, stride = self.table, row, made.sizes.bar_row
-        sizes = (at, row, stride, table.key_dim, bank["keys"].shape[1])
+        width = up(table.key_dim, SUM_LANES)
+        sizes = (at, row, stride, table.key_dim, bars if made.sizes.group else width)
+        groups, items = -(-bars // (QUERIES * TEAMS)), SUM_LANES * TEAMS
         names = ("keys", "center", "entries", "disagree")
         arrays = (source, *(bank[name] for name in names), self.found)
         events.append(
             made.program.kernel("bar_search")(
                 queue,
-                *(((SUM_LANES * bars,), (SUM_LANES,)) if made.sizes.group else ((bars,), (1,))),
+                *(((groups * items,), (items,)) if made.sizes.group else ((bars,), (1,))),
                 *(array.buffer for array in arrays),
                 *(np.int32(i) for i in sizes),
             )
