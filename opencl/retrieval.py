@@ -18,8 +18,7 @@ Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
 
 LANES = 64  # of an ordered sum
-TEAMS = 4  # of LANES items in a group
-QUERIES, MOST_SLOTS = 4, 22  # that one team scores together; sums lie in registers
+QUERIES, MOST_SLOTS = 4, 12  # that one group scores together; their sums lie in registers
 # Floats between rows of 64 lanes in local memory. One item adds up one row, four floats at a time:
 # rows 64 apart would all start in the same bank of a GPU's local memory.
 PART_ROW = 68
@@ -48,12 +47,12 @@ def slot_tile(slots: int) -> int:
 def retrieval_program(device: Device, tile: int) -> Program:
     """Return the compiled kernels of a device, one object for all calls."""
     files = ("skill_score.cl", "skill_search_group.cl", "skill_retrieval.cl")
-    return Program(device, files, team_sizes(tile))
+    return Program(device, files, search_sizes(tile))
 
 
-def team_sizes(tile: int) -> dict[str, int]:
+def search_sizes(tile: int) -> dict[str, int]:
     """Return the constants of `skill_search_group.cl`."""
-    return {"TEAMS": TEAMS, "SLOT_TILE": tile, "PART_ROW": PART_ROW}
+    return {"SLOT_TILE": tile, "PART_ROW": PART_ROW}
 
 
 class DeviceSnapshots:
@@ -96,8 +95,8 @@ class DeviceSnapshots:
         queries = h.shape[1]
         name, size, group = "bank_retrieve_item", self.count * queries, None
         if self.group:
-            groups = self.count * -(-queries // (QUERIES * TEAMS))
-            name, size, group = "bank_retrieve_group", groups * LANES * TEAMS, (LANES * TEAMS,)
+            groups = self.count * -(-queries // QUERIES)
+            name, size, group = "bank_retrieve_group", groups * LANES, (LANES,)
         kernel = self.program.kernel(name)
         queue = self.device.timed_queue if timed else self.device.queue
         return kernel(

@@ -1,38 +1,38 @@
 // Retrieval of many queries against M banks, and GatherCorrection. Twin of
 // backtest/agent/bank/retrieval.py. Two kernels find the same: one for GPUs, one for CPUs.
 
-// For GPUs: teams of 64 items, as skill_search_group.cl says.
+// For GPUs: four queries a group, as skill_search_group.cl says.
 // h [M][queries][key_dim], raw; center [M][key_dim]; keys [M][slots/SLOT_TILE] of its blocks, rounded
 // up; norms, eligible, bonus [M][slots]; disagree [M][slots][slots]; threshold [M]; found [M][queries].
-__kernel __attribute__((reqd_work_group_size(64 * TEAMS, 1, 1))) void bank_retrieve_group(
+__kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_retrieve_group(
     __global const float *restrict center, __global const float *restrict keys,
     __global const float *restrict norms, __global const uchar *restrict eligible,
     __global const float *restrict bonus, __global const uchar *restrict disagree,
     __global const float *restrict threshold, __global const float *restrict h, const int slots,
     const int key_dim, const int queries, __global int *restrict found)
 {
-    __local float part[TEAMS * SUMS * PART_ROW] __attribute__((aligned(16)));
-    __local float total[TEAMS * 4 * SUMS];
-    const int i = get_local_id(0) % 64;
-    const int team = get_local_id(0) / 64;
-    const int groups = (queries + 4 * TEAMS - 1) / (4 * TEAMS);
+    __local float part[4 * SUMS * PART_ROW] __attribute__((aligned(16)));
+    __local float total[4 * SUMS];
+    __local float score[4 * SUMS];
+    const int i = get_local_id(0);
+    const int groups = (queries + 3) / 4;
     const long m = get_group_id(0) / groups;
-    const int first = get_group_id(0) % groups * 4 * TEAMS + 4 * team;
-    __global const float *mine = h + m * queries * key_dim;
+    const int first = get_group_id(0) % groups * 4;
     const long block = (long)((key_dim + 63) / 64) * SLOT_TILE * 64;
     keys += m * ((slots + SLOT_TILE - 1) / SLOT_TILE) * block;
-    Best best = best_none(); // items 0..3 of a team own a query each
+    Best best = best_none(); // items 0..3 own a query each
     for (int tile = 0; tile < slots; tile += SLOT_TILE, keys += block) {
-        team_sums(mine, first, queries, key_dim, key_dim, center + m * key_dim, keys,
-                  part + team * SUMS * PART_ROW, total + team * 4 * SUMS);
-        for (int s = 0; i < 4 && s < SLOT_TILE && tile + s < slots; s++) {
-            const long slot = m * slots + tile + s;
-            __local const float *sum = total + (team * 4 + i) * SUMS;
-            const float score = score_finalize(sum[s], sum[SLOT_TILE], norms[slot], eligible[slot],
-                                               bonus[slot], threshold[m]);
-            best = arg_max_partial(best, score, tile + s);
+        four_sums(h + m * queries * key_dim, first, queries, key_dim, key_dim, center + m * key_dim, keys,
+                  part, total);
+        for (int r = i; r < 4 * SUMS; r += 64) { // of the squares it means nothing
+            const long slot = m * slots + min(tile + r % SUMS, slots - 1);
+            score[r] = score_finalize(total[r], total[r / SUMS * SUMS + SLOT_TILE], norms[slot],
+                                      eligible[slot], bonus[slot], threshold[m]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
+        for (int s = 0; i < 4 && s < SLOT_TILE && tile + s < slots; s++) {
+            best = arg_max_partial(best, score[i * SUMS + s], tile + s);
+        }
     }
     if (i < 4 && first + i < queries) {
         found[m * queries + first + i] = arg_max_slot(best, disagree + m * slots * slots, slots);

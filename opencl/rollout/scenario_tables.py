@@ -18,7 +18,7 @@ from backtest.agent.scenario_layout import CALENDAR
 from backtest.agent.scenario_weights import NORM_EPS, ScenarioWeights
 from backtest.agent.weights import N_BAR
 from opencl.buffers import DeviceArray, empty, upload
-from opencl.retrieval import QUERIES, TEAMS
+from opencl.retrieval import QUERIES
 from opencl.rollout.program import RolloutProgram
 from opencl.rollout.sizes import MMA, SUM_LANES, up
 from opencl.rollout.skills import step_bank
@@ -278,13 +278,13 @@ class ScenarioTables:
             source, at, stride = self.table, row, made.sizes.bar_row
         width = up(table.key_dim, SUM_LANES)
         sizes = (at, row, stride, table.key_dim, bars if made.sizes.group else width)
-        groups, items = -(-bars // (QUERIES * TEAMS)), SUM_LANES * TEAMS
+        groups = -(-bars // QUERIES)
         names = ("keys", "center", "entries", "disagree")
         arrays = (source, *(bank[name] for name in names), self.found)
         events.append(
             made.program.kernel("bar_search")(
                 queue,
-                *(((groups * items,), (items,)) if made.sizes.group else ((bars,), (1,))),
+                *(((SUM_LANES * groups,), (SUM_LANES,)) if made.sizes.group else ((bars,), (1,))),
                 *(array.buffer for array in arrays),
                 *(np.int32(i) for i in sizes),
             )

@@ -8,7 +8,7 @@ from backtest.agent.scenario_layout import BALANCE, CALENDAR, POSITION
 from backtest.agent.weights import AUX_COLUMN, N_BAR
 from backtest.errors import DeviceError
 from backtest.market.layout import BRANCHES, N_PORTFOLIO
-from opencl.retrieval import slot_tile, team_sizes
+from opencl.retrieval import search_sizes, slot_tile
 from opencl.rollout.shape import Shape
 
 LANES = 16  # episodes a work-item on a CPU; the width of float16
@@ -139,7 +139,7 @@ class Sizes:
                 "CALENDAR_AT": self.calendar_at,
                 "SHARE_AT": self.share_at,
                 "INPUT_AT": self.input_at,
-                **(team_sizes(slot_tile(self.slots)) if self.slots else {}),
+                **(search_sizes(slot_tile(self.slots)) if self.slots else {}),
                 "TENSOR": int(self.tensor),
                 "TOKENS_AT": self.tokens_at,
                 "QUERY_TENSOR_AT": self.query_at,

@@ -7,7 +7,6 @@ from backtest.agent.bank.ordered import ordered_sum
 from backtest.agent.bank.retrieval import retrieve_rows
 from backtest.agent.bank.snapshot import ABSTAIN, MISS
 from opencl.buffers import empty, upload
-from opencl.retrieval import TEAMS
 from opencl.rollout.shape import Shape
 from opencl.rollout.sizes import Sizes
 from opencl.rollout.skills import step_bank
@@ -15,7 +14,7 @@ from tests.opencl.wrapping import evaluate
 from tests.snapshots import snapshot_of
 
 F32, I32 = np.float32, np.int32
-BARS, FIRST, ROW = 300, 4, 7  # queries, from a row of the source on, to a row of the result on
+BARS, FIRST, ROW = 301, 4, 7  # queries, from a row of the source on, to a row of the result on
 WRAPPER = """
 __kernel void test_score_own(__global const float *x, __global const float *key, const int padded,
                              __global float *out)
@@ -58,8 +57,8 @@ def test_bar_search(device_program, variant, latent, key_dim):
     found.write(np.full(ROW + BARS + 1, 99, np.int8))
     names = ("keys", "center", "entries", "disagree")
     given = [upload(device, a).buffer for a in (source, *(arrays[name] for name in names))]
-    items, padded = 64 * TEAMS, -(-width // 64) * 64
-    size = ((-(-BARS // (4 * TEAMS)) * items,), (items,)) if group else ((BARS,), (1,))
+    padded = -(-width // 64) * 64
+    size = ((64 * -(-BARS // 4),), (64,)) if group else ((BARS,), (1,))
     program.kernel("bar_search")(
         device.queue, *size, *given, found.buffer,
         *map(I32, (FIRST, ROW, dim + 5, width, BARS if group else padded)),
