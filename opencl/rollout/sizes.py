@@ -12,6 +12,8 @@ from opencl.rollout.shape import Shape
 
 LANES = 16  # episodes a work-item on a CPU; the width of float16
 TILE = 64  # most episodes a work-group on a GPU
+TENSOR_TILE = 128  # the same with tensor cores
+LEAST_TILE = 16  # with fewer episodes a group reads weights for too few
 BLOCK = 17  # most neurons whose sums of four episodes an item keeps in registers
 WARP = 32  # work-items that a tensor core's instruction joins
 REGISTERS = 0
@@ -50,7 +52,13 @@ class Sizes:
     """
 
     def __init__(
-        self, shape: Shape, group: bool, local_memory: int, device: str, tensor: bool = False
+        self,
+        shape: Shape,
+        group: bool,
+        local_memory: int,
+        device: str,
+        tensor: bool = False,
+        tile: int | None = None,
     ) -> None:
         """Compute all sizes.
 
@@ -60,6 +68,7 @@ class Sizes:
             local_memory: bytes a work-group.
             device: its name, for the message.
             tensor: with layers for tensor cores.
+            tile: most episodes a work-group; None: as many as pay.
 
         Raises:
             DeviceError: the network does not fit the device's local memory.
@@ -86,9 +95,10 @@ class Sizes:
         row = up(self.input_at + len(CALENDAR), 4) + 4
         self.bar_row = row if scenario else self.hidden[0]
         self.past = (shape.stack_size - 1) * self.hidden[0]
+        self.registers = REGISTERS
         self.items, self.chunk, self.tile = 1, 0, LANES
         if self.group:
-            self.chunk, self.tile = self._tile(local_memory, device)
+            self.chunk, self.tile = self._tile(local_memory, device, tile)
             self.items = self._items(self.tile)
 
     def defines(self) -> dict[str, int]:
@@ -190,15 +200,23 @@ class Sizes:
         searched = self.slots + GUESS if self.slots else 0
         return max(3 * self.shape.latent * chunk, searched, 1)
 
-    def _tile(self, local_memory: int, device: str) -> tuple[int, int]:
+    def tile_for(self, n: int, units: int) -> int:
+        """Return the tile with which n episodes fill this many multiprocessors, or the least."""
+        tile = self.tile
+        while tile > LEAST_TILE and -(-n // tile) < units:
+            tile //= 2
+        return tile
+
+    def _tile(self, local_memory: int, device: str, most: int | None) -> tuple[int, int]:
         """Return scenarios a chunk and episodes a work-group."""
         first, second = self.hidden
         width = 3 * self.shape.latent
         # as many scenarios at a time as the second layer has rows
         chunk = min(max(1, second // width), self.shape.scenarios) if width else 0
         hidden = max(first, second)
-        for tile in (TILE, 32, 16, 8, 4):
-            if tile > TILE or (self.tensor and tile % MMA):
+        largest = most or (TENSOR_TILE if self.tensor else TILE)
+        for tile in (largest, 64, 32, 16, 8, 4):
+            if tile > largest or (self.tensor and tile % MMA):
                 continue
             h = hidden * (2 * tile if self.tensor else 4 * (tile + 4))
             # more than one float an episode: its place, number, slot, and two steps' draws
