@@ -95,9 +95,7 @@ def build(device: Device, source: str, head: str = "", registers: int = 0) -> Bu
     return Build(program, cached=False, seconds=perf_counter() - begin, log=log)
 
 
-def _from_source(
-    device: Device, text: str, head: str, given: list[str]
-) -> tuple[Any, str]:
+def _from_source(device: Device, text: str, head: str, given: list[str]) -> tuple[Any, str]:
     import pyopencl as cl
 
     program = cl.Program(device.context, text)

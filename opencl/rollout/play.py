@@ -185,7 +185,9 @@ class Rollout:
         todo, planned = self._plan(tables, start, steps, outputs, made.sizes.tile)
         given = {name: upload(self.device, array) for name, array in arrays.items()}
         out = {name: empty(self.device, *form) for name, form in wanted.items()}
-        walk = _Walk(self, made, queue, tables, {**given, **out}, n, each, steps, epsilon, stage_round)
+        walk = _Walk(
+            self, made, queue, tables, {**given, **out}, n, each, steps, epsilon, stage_round
+        )
         tables.allocate(max(part.bars for part in todo), self._whole(tables))
         cut = any(part.stop_step < steps for part in todo)
         for part in todo:
