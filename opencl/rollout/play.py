@@ -25,7 +25,7 @@ from opencl.buffers import DeviceArray, empty, upload
 from opencl.devices import Device
 from opencl.rollout.packing import distinct, pack
 from opencl.rollout.passes import Pass, passes
-from opencl.rollout.program import Variant, rollout_program
+from opencl.rollout.program import RolloutProgram, Variant, rollout_program
 from opencl.rollout.scenario_tables import Forecasts, ScenarioTables
 from opencl.rollout.shape import Shape
 from opencl.rollout.skills import PolicySkills, task_banks
@@ -73,6 +73,7 @@ class Rollout:
             raise ValueError(f"{len(bar_part)} states for {len(tape.bars)} bars")
         self.device, self.tape = device, tape
         self.made = rollout_program(device, shape, variant)
+        self.variant = variant
         self.rows = DeviceTape(device, tape)
         self.x = upload(device, np.ascontiguousarray(bar_part, np.float32))
         self.budget = device.global_memory // BUDGET_SHARE if budget is None else budget
@@ -85,7 +86,7 @@ class Rollout:
         if made is self.made:
             return self
         other = copy(self)
-        other.made = made
+        other.made, other.variant = made, variant
         other.forecasts = Forecasts(other.made, self.x)
         return other
 
@@ -167,7 +168,7 @@ class Rollout:
             raise ValueError(f"skills of {len(skills)} policies for {count}")
         if self.made.shape.kind == "mlp" and any(skills):
             raise ValueError("skills extend the scenario network; this rollout plays kind mlp")
-        made, queue, n = self.made, self._in_order(timed), count * each
+        made, queue, n = self._made(count * each), self._in_order(timed), count * each
         first, weights_of = distinct(policies)
         own = [policies[i] for i in first]
         arrays: dict[str, Array] = dict(pack(made.sizes, own))
@@ -180,10 +181,13 @@ class Rollout:
         optional = {"portfolio": portfolio, "trace": trace, "values": values, "slots": slots}
         forms = self._forms(steps, n)
         wanted = {name: form for name, form in forms.items() if optional.get(name, True)}
-        todo, planned = self._plan(tables, start, steps, sum(map(_nbytes, wanted.values())))
+        outputs = sum(map(_nbytes, wanted.values()))
+        todo, planned = self._plan(tables, start, steps, outputs, made.sizes.tile)
         given = {name: upload(self.device, array) for name, array in arrays.items()}
         out = {name: empty(self.device, *form) for name, form in wanted.items()}
-        walk = _Walk(self, queue, tables, {**given, **out}, n, each, steps, epsilon, stage_round)
+        walk = _Walk(
+            self, made, queue, tables, {**given, **out}, n, each, steps, epsilon, stage_round
+        )
         tables.allocate(max(part.bars for part in todo), self._whole(tables))
         cut = any(part.stop_step < steps for part in todo)
         for part in todo:
@@ -202,6 +206,13 @@ class Rollout:
             out.get("values"),
             out.get("slots"),
         )
+
+    def _made(self, n: int) -> RolloutProgram:
+        """Return the program for n episodes: with smaller tiles where a GPU would not be full."""
+        tile = self.made.sizes.tile_for(n, self.device.compute_units)
+        if self.device.kind == "cpu" or tile == self.made.sizes.tile:
+            return self.made
+        return rollout_program(self.device, self.made.shape, self.variant, tile)
 
     def _in_order(self, timed: bool) -> Any:
         """Return the queue; what the other one still does with the kept forecasts comes first."""
@@ -244,7 +255,7 @@ class Rollout:
         return bars if bars <= self._most(tables) else 0
 
     def _plan(
-        self, tables: Tables, start: Array, steps: int, outputs: int
+        self, tables: Tables, start: Array, steps: int, outputs: int, tile: int
     ) -> tuple[list[Pass], int]:
         """Return the passes of a walk and the bytes planned for its tables.
 
@@ -258,7 +269,7 @@ class Rollout:
                 f"budget is {self.budget}; use fewer policies a launch, a smaller network, or a "
                 "larger budget"
             )
-        todo = list(passes(start, steps, most, self.made.sizes.tile))
+        todo = list(passes(start, steps, most, tile))
         bars = max(self._whole(tables), *(part.bars for part in todo))
         planned = bars * tables.bar_bytes
         if planned + outputs > self.device.global_memory:
@@ -280,6 +291,7 @@ class _Walk:
     def __init__(
         self,
         rollout: Rollout,
+        made: RolloutProgram,
         queue: Any,
         tables: Tables,
         arrays: Mapping[str, DeviceArray],
@@ -289,7 +301,8 @@ class _Walk:
         epsilon: float,
         stage_round: int,
     ) -> None:
-        self.rollout, self.queue, self.tables, self.arrays = rollout, queue, tables, arrays
+        self.rollout, self.made, self.queue = rollout, made, queue
+        self.tables, self.arrays = tables, arrays
         self.counts = (n, each, steps)
         self.chance = (np.float32(epsilon), np.uint32(stage_round))
         self.events: list[Any] = []
@@ -304,7 +317,7 @@ class _Walk:
             part: after the passes of its group before it.
             cut: groups have more than one pass, so states are kept between them.
         """
-        rollout, made, sizes = self.rollout, self.rollout.made, self.rollout.made.sizes
+        rollout, made, sizes = self.rollout, self.made, self.made.sizes
         n, tape = self.counts[0], rollout.tape
         self.bar_events += self.tables.fill(self.queue, part.first_bar - tape.start, part.bars)
         tiles = len(part.episodes)

@@ -27,9 +27,11 @@ Variant = Literal["auto", "lanes", "group", "tensor"]  # auto: float32, as the d
 
 
 @cache
-def rollout_program(device: Device, shape: Shape, variant: Variant = "auto") -> RolloutProgram:
+def rollout_program(
+    device: Device, shape: Shape, variant: Variant = "auto", tile: int | None = None
+) -> RolloutProgram:
     """Return the compiled rollout of a device and network shape, one object for all calls."""
-    return RolloutProgram(device, shape, variant)
+    return RolloutProgram(device, shape, variant, tile)
 
 
 def policy_files(shape: Shape, variant: Kernels) -> tuple[str, ...]:
@@ -98,8 +100,16 @@ class RolloutProgram:
         kernel: the one that walks.
     """
 
-    def __init__(self, device: Device, shape: Shape, variant: Variant) -> None:
+    def __init__(
+        self, device: Device, shape: Shape, variant: Variant, tile: int | None = None
+    ) -> None:
         """Compile.
+
+        Args:
+            device: of `devices.select`.
+            shape: of the networks.
+            variant: which kernel; auto takes the device's own in float32.
+            tile: most episodes a work-group; None: as many as there is room for.
 
         Raises:
             DeviceError: the network does not fit the device's local memory.
@@ -108,8 +118,9 @@ class RolloutProgram:
             variant = "group" if device.kind == "gpu" else "lanes"
         group, tensor = variant != "lanes", variant == "tensor"
         self.device, self.shape = device, shape
-        self.sizes = Sizes(shape, group, device.local_memory, device.name, tensor)
-        self.program = Program(device, policy_files(shape, variant), self.sizes.defines())
+        self.sizes = Sizes(shape, group, device.local_memory, device.name, tensor, tile)
+        files, sizes = policy_files(shape, variant), self.sizes.defines()
+        self.program = Program(device, files, sizes, registers=self.sizes.registers)
         self.kernel = self.program.kernel("rollout_group" if group else "rollout_lanes")
 
     def over(self, n: int) -> tuple[tuple[int], tuple[int]]:
