@@ -113,6 +113,7 @@ def test_bar_tokens_in_place(program, bank):
 )
 def test_bar_tokens_from_latents(device_program, monkeypatch, bank, tensor, horizon, latent):
     """As float32, or in bf16 as the lanes of a warp read them: round_pair, store_operand."""
+    monkeypatch.setattr("opencl.rollout.sizes.TENSOR_TILE", 16)
     monkeypatch.setattr("opencl.rollout.sizes.TILE", 16)
     network = NETWORK.model_copy(update={"horizon": horizon, "latent": latent})
     sizes = Sizes(shape_of(network), True, 2**16, "", bool(tensor))

@@ -36,7 +36,7 @@ def scene(request):
 @pytest.fixture(scope="module", autouse=True)
 def whole_tiles():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("opencl.rollout.sizes.TILE", 64)
+        patch.setattr("opencl.rollout.sizes.TENSOR_TILE", 64)
         yield
 
 
