@@ -116,8 +116,8 @@ inline float over_row(const float x)
 // The largest of a row's four lanes.
 inline float top_of_row(const float x)
 {
-    const float two = max(x, butterfly(x, 1u));
-    return max(two, butterfly(two, 2u));
+    const float two = fmax(x, butterfly(x, 1u));
+    return fmax(two, butterfly(two, 2u));
 }
 
 // 2^x of every component.
@@ -138,8 +138,8 @@ inline float2 share_tiles(float4 *s0, float4 *s1, const float2 weight)
     }
     *s1 = (float4)(t + 8 < HORIZON ? s1->x : none, t + 9 < HORIZON ? s1->y : none,
                    t + 8 < HORIZON ? s1->z : none, t + 9 < HORIZON ? s1->w : none);
-    const float4 most = max(*s0, *s1);
-    const float2 top = (float2)(top_of_row(max(most.x, most.y)), top_of_row(max(most.z, most.w)));
+    const float4 most = fmax(*s0, *s1);
+    const float2 top = (float2)(top_of_row(fmax(most.x, most.y)), top_of_row(fmax(most.z, most.w)));
     *s0 = exp2_tile(*s0 - top.xxyy);
     *s1 = exp2_tile(*s1 - top.xxyy);
     const float4 all_ = *s0 + *s1;
