@@ -17,18 +17,22 @@ from torch.nn import functional
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return x weight^T + bias, [B, out], of rows x [B, in], weight [out, in], bias [out]."""
-    if _by_onednn(x):
-        result: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-        return result
-    return functional.linear(x, weight, bias)
+    if not _by_onednn(x):
+        return functional.linear(x, weight, bias)
+    if not torch.is_grad_enabled():  # half the cost of a small product
+        return _product(x, weight, bias)
+    result: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return result
 
 
 def linear_columns(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return weight x + bias, [out, B], of columns x [in, B]."""
-    if _by_onednn(x):
-        result: Tensor = _LinearColumns.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-        return result
-    return torch.addmm(bias[:, None], weight, x)
+    if not _by_onednn(x):
+        return torch.addmm(bias[:, None], weight, x)
+    if not torch.is_grad_enabled():
+        return _product(weight, x.t()).add_(bias[:, None])
+    result: Tensor = _LinearColumns.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return result
 
 
 class _Linear(torch.autograd.Function):
@@ -82,7 +86,8 @@ def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _by_onednn(x: Tensor) -> bool:
-    return x.device.type == "cpu" and x.dtype == torch.float32 and _has_onednn()
+    """Tell whether oneDNN takes the product: float32 on the CPU, at least one row."""
+    return x.device.type == "cpu" and x.dtype == torch.float32 and x.numel() > 0 and _has_onednn()
 
 
 @cache
