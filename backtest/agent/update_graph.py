@@ -38,6 +38,11 @@ class UpdateGraph:
         self._warm = 0
         self._graph: torch.cuda.CUDAGraph | None = None
 
+    @property
+    def recorded(self) -> bool:
+        """There is a graph."""
+        return self._graph is not None
+
     def update(self, row: Tensor, weight: Tensor) -> Update:
         """Take one update from the rows at places int64[B], with weights float32[B].
 

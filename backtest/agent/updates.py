@@ -43,7 +43,7 @@ class Updates:
         self.learner, self.replay = learner, replay
         self._key = seed, stream, stage
         self._batch = learner.settings.batch
-        self._graph = UpdateGraph(learner, replay, self._batch)
+        self.graph = UpdateGraph(learner, replay, self._batch)
 
     def take(
         self, start: int, stop: int, beta: Callable[[int], float], before: Callable[[], None]
@@ -73,7 +73,7 @@ class Updates:
         drawn = self.replay.sample(uniform, beta)
         error = torch.empty_like(drawn.weight)
         for k, (row, weight) in enumerate(zip(drawn.row, drawn.weight, strict=True)):
-            update = self._graph.update(row, weight)
+            update = self.graph.update(row, weight)
             figures[k], error[k] = update.figures, update.error
         self.replay.set_priority(drawn.row, error)
 

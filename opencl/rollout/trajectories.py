@@ -12,6 +12,7 @@ import numpy as np
 from backtest.market.layout import Array
 from opencl.buffers import DeviceArray
 from opencl.exchange import Exchange
+from opencl.memory import Planned
 
 V = TypeVar("V")
 
@@ -60,7 +61,7 @@ class Launch:
         queue: the kernels'.
         events: of the kernels that walk, in order; with times when it was launched as timed.
         bar_events: of the kernels that fill bar tables.
-        planned: bytes of bar tables and their scratch that were planned.
+        planned: bytes on the device; tables with their scratch.
         start: int[n], decision bar of step 0.
         outputs: by the names of `Walked`; what was not asked for is missing. Portfolio states are
             [steps + 1, 13, n] there.
@@ -70,7 +71,7 @@ class Launch:
     queue: Any
     events: Sequence[Any]
     bar_events: Sequence[Any]
-    planned: int
+    planned: Planned
     start: Array
     outputs: Mapping[str, DeviceArray]
 

@@ -25,6 +25,7 @@ from backtest.market.portfolio import portfolio_state
 from backtest.market.rough import rough_bars, rough_params, rough_tape
 from backtest.market.tape import Tape
 from backtest.market.walk import walk_actions
+from opencl.market import MarketRules
 from opencl.rollout import Rollout, RolloutProgram, Shape, rollout_program
 from tests.opencl.wrapping import assert_same_records
 
@@ -276,8 +277,11 @@ def test_shapes_that_divide_nothing(device, variant, hidden, atoms):
 
 
 def test_a_network_too_large_for_local_memory_is_refused(device):
+    tape, _ = scene()
     with pytest.raises(DeviceError, match=r"network\.hidden"):
-        RolloutProgram(device, Shape((2**24, 2**24), ATOMS, ALL), "group")
+        RolloutProgram(
+            device, Shape((2**24, 2**24), ATOMS, ALL), MarketRules.of(tape.params), "group"
+        )
 
 
 def test_a_smaller_tile_gives_the_same_bits(device, monkeypatch):
@@ -286,6 +290,6 @@ def test_a_smaller_tile_gives_the_same_bits(device, monkeypatch):
     monkeypatch.setattr("opencl.rollout.sizes.TILE", 4)
     tape, x = scene()
     run = Rollout(device, tape, x, Shape(HIDDEN, ATOMS, ALL), "group")
-    run.made = RolloutProgram(device, run.made.shape, "group")
+    run.made = RolloutProgram(device, run.made.shape, MarketRules.of(tape.params), "group")
     assert run.made.sizes.tile == 4
     same(whole, run.run(policies(), starts(), STEPS, KEYS, **settings))
