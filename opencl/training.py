@@ -42,6 +42,7 @@ from opencl.fold_rows import FoldRows, fold_rows
 from opencl.policy_summary import curve_rows, policy_row, trial_returns, trial_row
 from opencl.rollout import Rollout, Shape
 from opencl.training_log import Log, progress
+from opencl.training_memory import training_memory
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,7 @@ def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | Non
 
     Raises:
         DataError: the fold is skipped, or feature files are missing or of other bars.
+        DeviceError: the device has no room for what training is going to need.
     """
     import torch
 
@@ -150,7 +152,7 @@ def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | Non
     if summary.is_file() and path.is_file() and read_json(summary).get("made_by") == made_by:
         return summary
     started, clock = datetime.now(UTC), time.perf_counter()
-    run = _prepare(spec, device)
+    run = _prepare(spec, device, log)
     folder.mkdir(parents=True, exist_ok=True)
     plan = replace(
         run.plan,
@@ -194,12 +196,22 @@ class _Run:
     evaluator: DeviceEvaluator
 
 
-def _prepare(spec: TrainSpec, device: Device) -> _Run:
-    """Cut the fold's rows and put them on the device: train rows and validation rows apart."""
+def _prepare(spec: TrainSpec, device: Device, log: Log | None) -> _Run:
+    """Cut the fold's rows and put them on the device: train rows and validation rows apart.
+
+    Raises:
+        DeviceError: the device has no room for what training is going to need.
+    """
     rows = fold_rows(spec.experiment, spec.instrument, spec.fold_key)
     foundation = _foundation(spec, rows, device)
     train_tape, train_state = rows.train(foundation)
     validation_tape, validation_state = rows.validation(foundation)
+    planned = training_memory(spec.config, device, len(train_state), len(validation_state))
+    planned.check(
+        device, "use fewer learner.replay_rows or learner.envs, or a shorter train window"
+    )
+    if log:
+        log(f"seed {spec.seed} plans {planned}", 0.0)
     made = partial(Rollout, device, shape=shape(spec.config))
     train = made(train_tape, train_state)
     validation = made(validation_tape, validation_state)
