@@ -12,6 +12,11 @@ BIN := .venv/bin
 
 venv: .venv/ready
 
+# the peers of the benchmarks: no part of the product
+.venv/peers: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	touch $@
+
 demo: venv
 	$(BIN)/skillwalk run --profile smoketest --set learner.updates=1500 --set learner.batch=256
 
@@ -39,7 +44,7 @@ format: venv
 ui: venv
 	$(BIN)/skillwalk ui
 
-bench: venv
+bench: .venv/peers
 	$(BIN)/skillwalk bench
 
 bench-smoke: venv

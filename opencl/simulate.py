@@ -31,11 +31,6 @@ def simulator(device: Device) -> Simulator:
     return Simulator(device)
 
 
-@cache
-def _program(device: Device, rules: MarketRules, target_bits: int) -> Program:
-    return Program(device, SIMULATE_FILES, rules.defines() | {"TARGET_BITS": target_bits})
-
-
 class DeviceTape:
     """A tape's rows on a device: the first kernel arguments of everything that walks it."""
 
@@ -95,6 +90,7 @@ class Simulator:
     def __init__(self, device: Device) -> None:
         """Programs are compiled on first use, one for each kind of market."""
         self.device = device
+        self._programs: dict[tuple[MarketRules, int], Program] = {}
 
     def backtest(
         self,
@@ -168,14 +164,14 @@ class Simulator:
         check_span(rows.tape, start, steps)
         totals = empty(self.device, padded(n), TOTALS.dtype)
         event = self._launch(
-            "portfolio_sim_kernel",
+            "portfolio_trace_kernel" if trace else "portfolio_sim_kernel",
             rows,
             n,
             self._up(start.astype(np.int32), 0),
             targets.buffer if isinstance(targets, DeviceArray) else self._up(targets, 1),
             totals.buffer,
             equity and equity.buffer,
-            trace and trace.buffer,
+            *([trace.buffer] if trace else []),
             np.int32(rows.tape.start),
             np.int32(padded(n)),
             np.int32(steps),
@@ -265,6 +261,13 @@ class Simulator:
     def _up(self, array: Array, axis: int) -> object:
         return upload(self.device, _pad(np.ascontiguousarray(array), axis)).buffer
 
+    def _program(self, rules: MarketRules, target_bits: int) -> Program:
+        wanted = rules, target_bits
+        if wanted not in self._programs:
+            sizes = rules.defines() | {"TARGET_BITS": target_bits}
+            self._programs[wanted] = Program(self.device, SIMULATE_FILES, sizes)
+        return self._programs[wanted]
+
     def _launch(
         self,
         name: str,
@@ -274,7 +277,7 @@ class Simulator:
         target_bits: int = 32,
         timed: bool = False,
     ) -> Any:
-        program = _program(self.device, MarketRules.of(rows.tape.params), target_bits)
+        program = self._program(MarketRules.of(rows.tape.params), target_bits)
         queue = self.device.timed_queue if timed else self.device.queue
         size = (padded(n),), (GROUP,)
         return program.kernel(name)(queue, *size, *rows.arguments, *arguments)

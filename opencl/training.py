@@ -40,7 +40,7 @@ from opencl.exchange import torch_device
 from opencl.first_round import FirstRound, digest
 from opencl.fold_rows import FoldRows, fold_rows
 from opencl.policy_summary import curve_rows, policy_row, trial_returns, trial_row
-from opencl.rollout import Rollout, Shape
+from opencl.rollout import Rollout, Shape, collection_variant
 from opencl.training_log import Log, progress
 from opencl.training_memory import training_memory
 
@@ -81,7 +81,8 @@ class TrainSpec:
 
     def made_by(self, device: Device) -> str:
         """Return the identity of what this fold and seed make on a device."""
-        parts = [self.fold_id, self.seed, device.platform, device.name]
+        variant = collection_variant(device, shape(self.config), self.config.runtime.precision)
+        parts = [self.fold_id, self.seed, device.platform, device.name, variant]
         return identity.digest(identity.canonical(parts))
 
 
@@ -123,7 +124,7 @@ def exploring_collection(spec: TrainSpec, device: Device) -> tuple[Experience, T
     weights = start.learner.online.weights(start.learner.v_max)
     rollout = Rollout(device, tape, state, shape(spec.config))
     epsilon = round_epsilon(spec.config.learner, 0)
-    return _collector(spec, rollout).collect(weights, 0, epsilon), tape
+    return _collector(spec, device, rollout).collect(weights, 0, epsilon), tape
 
 
 def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | None = None) -> Path:
@@ -216,7 +217,7 @@ def _prepare(spec: TrainSpec, device: Device, log: Log | None) -> _Run:
     train = made(train_tape, train_state)
     validation = made(validation_tape, validation_state)
     session = spec.experiment.bars(spec.instrument).session
-    collector = _collector(spec, train, torch_device(device))
+    collector = _collector(spec, device, train, torch_device(device))
     return _Run(
         market=rows.market,
         foundation=foundation,
@@ -313,6 +314,11 @@ def plan_of(
     )
 
 
-def _collector(spec: TrainSpec, train: Rollout, learner: str = "cpu") -> DeviceCollector:
+def _collector(
+    spec: TrainSpec, device: Device, train: Rollout, learner: str = "cpu"
+) -> DeviceCollector:
+    """Return the collector; its rollout alone may play in bf16. learner: its torch device."""
     key, settings = rng.key(spec.seed, spec.instrument, spec.fold_key), spec.config.learner
-    return DeviceCollector(train, key, settings.envs, settings.episode_steps, learner)
+    variant = collection_variant(device, train.made.shape, spec.config.runtime.precision)
+    rollout = train.as_variant(variant)
+    return DeviceCollector(rollout, key, settings.envs, settings.episode_steps, learner)

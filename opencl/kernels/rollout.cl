@@ -7,11 +7,11 @@ typedef struct {
     __global const float *query;     // [2*SCENARIOS*LATENT][8], bias and weights of a query element
     __global const float *w1;        // [W1_SIZE]
     __global const float *b1;        // [HIDDEN1]
-    __global const float *w2;        // [HIDDEN1*HIDDEN2]
-    __global const float *b2;        // [HIDDEN2]
-    __global const float *w3;        // [N_HEADS*HEAD*HIDDEN2]
+    __global const float *w2;        // [W2_SIZE]
+    __global const float *b2;        // [B2_SIZE]
+    __global const float *w3;        // [W3_SIZE]
     __global const float *b3;        // [N_HEADS*HEAD]
-    __global const float *z;         // [ATOMS]
+    __global const float *z;         // [Z_SIZE]
     __global const float *alpha;     // [N_DIRECTION]
     __global const float *keys;      // [SLOTS][TASK_ROW] of the task bank, live slots first
     __global const float *center;    // [TASK_ROW]
@@ -39,11 +39,11 @@ inline Policy policy_at(const Part part, const long rows, __global const float *
     p.query = query + w * QUERY_SIZE;
     p.w1 = w1 + w * W1_SIZE;
     p.b1 = b1 + w * HIDDEN1;
-    p.w2 = w2 + w * HIDDEN1 * HIDDEN2;
-    p.b2 = b2 + w * HIDDEN2;
-    p.w3 = w3 + w * N_HEADS * HEAD * HIDDEN2;
+    p.w2 = w2 + w * W2_SIZE;
+    p.b2 = b2 + w * B2_SIZE;
+    p.w3 = w3 + w * W3_SIZE;
     p.b3 = b3 + w * N_HEADS * HEAD;
-    p.z = z + w * ATOMS;
+    p.z = z + w * Z_SIZE;
     p.alpha = alpha + w * N_DIRECTION;
     p.keys = keys + bank * SLOTS * TASK_ROW;
     p.center = center + bank * TASK_ROW;

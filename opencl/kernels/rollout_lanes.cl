@@ -107,7 +107,7 @@ __kernel void rollout_lanes(
             StepResult r = dead_step();
             if (alive[i]) {
                 const uint id = episode - policy * per_policy;
-                action = choose(mine, epsilon, keys[policy], stage_round, id, (uint)t);
+                action = choose(mine, drawn_action(epsilon, keys[policy], stage_round, id, (uint)t));
                 r = step(&rules, &state[i], action, bars[bar], bars[bar + 1], t, t == part.steps - 1, aux[bar]);
                 alive[i] = r.end == END_RUNNING;
             }

@@ -4,7 +4,13 @@ Read shape, sizes, program, packing, skills, tables, scenario_tables, passes, pl
 """
 
 from opencl.rollout.play import Rollout
-from opencl.rollout.program import RolloutProgram, Variant, policy_files, rollout_program
+from opencl.rollout.program import (
+    RolloutProgram,
+    Variant,
+    collection_variant,
+    policy_files,
+    rollout_program,
+)
 from opencl.rollout.shape import Shape
 from opencl.rollout.skills import PolicySkills
 from opencl.rollout.trajectories import Launch, Trajectories, Walked
@@ -20,6 +26,7 @@ __all__ = [
     "Variant",
     "Walked",
     "Windows",
+    "collection_variant",
     "policy_files",
     "rollout_program",
 ]

@@ -7,6 +7,7 @@ stretch of bars that fits the budget; `opencl.rollout.passes` says who walks on 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, cast
 
 import numpy as np
@@ -79,6 +80,18 @@ class Rollout:
         self.budget = device.global_memory // BUDGET_SHARE if budget is None else budget
         self.forecasts = Forecasts(self.made, self.x)
         self._queue: Any = None
+
+    def as_variant(self, variant: Variant) -> Rollout:
+        """Return a rollout of the same bars by another kernel; both share what is uploaded."""
+        made = rollout_program(
+            self.device, self.made.shape, MarketRules.of(self.tape.params), variant
+        )
+        if made is self.made:
+            return self
+        other = copy(self)
+        other.made = made
+        other.forecasts = Forecasts(other.made, self.x)
+        return other
 
     def run(
         self,

@@ -19,7 +19,7 @@ from backtest.agent.scenario_weights import NORM_EPS, ScenarioWeights
 from backtest.agent.weights import N_BAR
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.rollout.program import RolloutProgram
-from opencl.rollout.sizes import SUM_LANES, Sizes
+from opencl.rollout.sizes import SUM_LANES, WARP, Sizes
 from opencl.rollout.skills import step_bank
 from opencl.rollout.tables import FLOAT, Layer, dense
 
@@ -261,6 +261,10 @@ class ScenarioTables:
                 NORM_EPS,
             )
         )
+        if made.sizes.tensor:
+            places = made.across(WARP * shape.scenarios, bars)
+            rows = np.int32(row), np.int32(bars)
+            events.append(kernel("bar_operands")(queue, *places, out.buffer, *rows))
         return events
 
     def _search(

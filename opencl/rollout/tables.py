@@ -92,8 +92,12 @@ class MlpTables:
     ) -> None:
         """Upload the weights of distinct policies; `table_of` is each launched policy's place."""
         self.made, self.x, self.table_of = made, x, table_of
-        self.layers = [Layer.up(made.device, p.W1_bar, p.b1) for p in policies]
-        self.bar_bytes = self.largest = len(policies) * made.sizes.bar_row * FLOAT
+        width = made.sizes.bar_row
+        self.layers = [
+            Layer.up(made.device, padded(p.W1_bar, width, N_BAR), padded(p.b1, width))
+            for p in policies
+        ]
+        self.bar_bytes = self.largest = len(policies) * width * FLOAT
 
     def allocate(self, bars: int, whole: int) -> None:
         """Make room for this many bars."""

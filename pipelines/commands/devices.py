@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DEVICES_EXAMPLE = "Example: skillwalk devices --json devices.json"
 VERIFY_EXAMPLE = "Example: skillwalk verify --device cpu"
-BENCH_EXAMPLE = "Example: skillwalk bench --quick --json rates.json"
+BENCH_EXAMPLE = "Example: skillwalk bench --quick --only market --only rollout --json rates.json"
 DeviceName = Annotated[
     str,
     typer.Option("--device", metavar="NAME", help="auto, gpu, cpu, or a part of a device's name."),
@@ -69,13 +69,26 @@ def devices(json: JsonFile = None) -> None:
 
 
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, under a minute.")] = False,
     device: DeviceName = "auto",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", metavar="PART", show_default=False, help="One part; may be repeated."
+        ),
+    ] = None,
     json: JsonFile = None,
+    plots: Annotated[
+        Path | None,
+        typer.Option(
+            "--plots", metavar="DIR", show_default=False, help="Draw curves and peers into it."
+        ),
+    ] = None,
 ) -> None:
-    """Measure this machine: market, rollout and feature rates, each with its size and unit.
+    """Measure this machine, beside those peers that are installed; exit 1 on a wrong result.
 
-    Needs a checkout: the benchmarks live in tests/bench.
+    Both sides must compute the same before either is timed. Needs a checkout: the benchmarks live
+    in tests/bench. `make bench` installs the peers (numba, vectorbt, gymnasium, gym-anytrading).
     """
     import subprocess
     import sys
@@ -92,8 +105,11 @@ def bench(
     with TemporaryDirectory() as folder:
         out = Path(folder) / "rates.json"
         command = [sys.executable, "-m", "tests.bench", "--device", device, "--json", str(out)]
-        ended = subprocess.run(command + ["--quick"] * quick, cwd=root, check=False)
+        command += ["--quick"] * quick + [f"--only={part}" for part in only or ()]
+        command += [f"--plots={plots.absolute()}"] if plots else []
+        ended = subprocess.run(command, cwd=root, check=False)
         if ended.returncode:
+            say(f"bench: FAILED, exit code {ended.returncode}; no figures written")
             # a signal's number is negative: the benchmark did not end by itself
             raise typer.Exit(max(ended.returncode, 1))
         figures = read_json(out)

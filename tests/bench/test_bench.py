@@ -6,10 +6,13 @@ import sys
 import numpy as np
 import pytest
 
+from backtest.market.layout import TOTALS, Formula
 from opencl.devices import select
 from tests.bench import __main__ as bench
 from tests.bench import bank, market, rollout, scenario, transfer
+from tests.bench.operations import Counting, step_operations
 from tests.bench.rows import Row
+from tests.bench.scene import gaussian_tape
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +21,8 @@ def small(monkeypatch):
         monkeypatch.setattr(module, "GPU_ENVS", (64, 128))
         monkeypatch.setattr(module, "CPU_ENVS", (64, 128))
         monkeypatch.setattr(module, "BARS", 2000)
+    for name in ("GPU_STRATEGIES", "CPU_STRATEGIES"):
+        monkeypatch.setattr(market, name, (64,))
     monkeypatch.setattr(market, "_steps", lambda device, n, quick: 64)
     for module in (rollout, scenario, transfer):
         monkeypatch.setattr(module, "HIDDEN", (20, 20))  # a compiler unrolls 16 and takes long
@@ -54,10 +59,39 @@ def test_a_wrong_market_is_not_timed(monkeypatch):
         market.run(select(), quick=True)
 
 
+def test_a_wrong_backtest_is_not_timed(monkeypatch):
+    monkeypatch.setattr(market, "walk_totals", lambda tape, walk: np.zeros(64, TOTALS.dtype))
+    with pytest.raises(AssertionError, match="the backtest differs from NumPy; not timed"):
+        market.run(select(), quick=True)
+
+
+def test_operations_of_a_step_are_counted():
+    composite, calibrated = (step_operations(gaussian_tape(2, formula)) for formula in Formula)
+    assert 100 < composite < calibrated < 200
+    numbers = np.ones(3, np.float32).view(Counting)
+    Counting.operations = 0
+    _ = np.where(numbers > 0, numbers, numbers) * numbers + np.float32(1)  # one select, two each
+    assert Counting.operations == 6
+
+
 def test_a_wrong_bank_is_not_timed(monkeypatch):
     monkeypatch.setattr(bank, "retrieve_rows", lambda snapshot, h: np.full(len(h), 7))
     with pytest.raises(AssertionError, match="slots differ from NumPy; not timed"):
         bank.run(select(), quick=True)
+
+
+def test_a_wrong_part_ends_with_its_name_and_exit_code_1(monkeypatch, capsys):
+    def measure(part, device, quick):
+        if part == "bank":
+            raise AssertionError("slots differ; not timed")
+        return [Row(part, 1.0, "steps/s")]
+
+    monkeypatch.setattr(bench, "measure", measure)
+    monkeypatch.setattr(sys, "argv", ["x", "--only", "bank", "--only", "market"])
+    assert bench.main() == 1
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-1] == "FAIL bank: slots differ; not timed"
+    assert any("market" in line for line in shown[:-1])
 
 
 def test_a_way_that_hands_over_other_numbers_is_not_timed(monkeypatch):
@@ -75,10 +109,4 @@ def test_a_missing_package_is_said_and_not_hidden(monkeypatch):
     monkeypatch.setitem(sys.modules, "tests.bench.features", None)
     (row,) = bench.measure("features", select(), quick=True)
     assert row.detail.startswith("not measured")
-    assert bench.figures(select(), [row])["rows"][0]["figure"] is None
-
-
-def test_figures_are_scaled():
-    shown = [bench.scaled(x) for x in (52.1e9, 340e6, 9500, 3.5)]
-    assert shown == ["52.1 G", "340 M", "9.5 k", "3.5"]
-    assert Row("a", 1.0, "b").detail == ""
+    assert row.plain()["figure"] is None

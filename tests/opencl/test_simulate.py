@@ -83,6 +83,7 @@ def test_action_sim_kernel(device, formula, fill, lot_size):
 
 @pytest.mark.parametrize("formula, fill, lot_size", MARKETS)
 def test_portfolio_sim_kernel(device, formula, fill, lot_size):
+    """And portfolio_trace_kernel: trade_targets with and without every result."""
     tape, start = scene(formula, fill, lot_size)
     targets = np.random.default_rng(3).uniform(-3, 3, (STEPS, N)).astype(np.float32)
     targets[:, ::3] = np.round(targets[:, ::3])

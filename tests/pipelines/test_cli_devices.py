@@ -126,10 +126,20 @@ def test_bench_ends_with_one_line(checkout, tmp_path):
     assert (command[-1], folder) == ("--quick", checkout.root)
 
 
+def test_bench_hands_its_parts_and_its_folder_on(checkout, tmp_path, monkeypatch):
+    (checkout.root / "tests" / "bench" / "__main__.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert invoke("bench", "--only", "bank", "--only", "market", "--plots", "p").exit_code == 0
+    ((command, _),) = checkout.calls
+    assert command[-3:] == ["--only=bank", "--only=market", f"--plots={tmp_path / 'p'}"]
+
+
 @pytest.mark.parametrize(("ended", "code"), [(1, 1), (3, 3), (-9, 1)])
 def test_a_failed_benchmark_writes_no_figures(checkout, tmp_path, ended, code):
     (checkout.root / "tests" / "bench" / "__main__.py").touch()
     checkout.code = ended
     out = tmp_path / "rates.json"
-    assert invoke("bench", "--json", out).exit_code == code
+    done = invoke("bench", "--json", out)
+    assert done.exit_code == code
+    assert done.stdout.splitlines()[-1].startswith(f"bench: FAILED, exit code {ended}")
     assert not out.exists()
