@@ -8,11 +8,12 @@ import pytest
 from backtest.agent.random_policy import random_policy
 from backtest.agent.replay import Replay, row_bytes
 from backtest.errors import DeviceError
-from opencl import training
+from opencl import seed_training
 from opencl.collector import DeviceCollector
 from opencl.exchange.learner import torch_device
 from opencl.rollout import Rollout
-from opencl.training import TrainSpec, shape, train_seed
+from opencl.seed_training import train_seed
+from opencl.training import TrainSpec, shape
 from opencl.training_memory import training_memory
 from tests.bench.scene import gaussian_tape
 from tests.skills import SCENARIO
@@ -62,8 +63,10 @@ def test_bytes_grow_linearly(device, what):
 
 def test_what_cannot_fit_is_refused_before_it_is_begun(study, tmp_path, monkeypatch):
     again = copied(study, tmp_path, 'study.instruments=["ONE","TWO"]')
-    real = training.select
-    monkeypatch.setattr(training, "select", lambda name: replace(real(name), global_memory=10**6))
+    real = seed_training.select
+    monkeypatch.setattr(
+        seed_training, "select", lambda name: replace(real(name), global_memory=10**6)
+    )
     spec = TrainSpec(again.config, tmp_path, "ONE", FOLDS[2], 0, "run")
     with pytest.raises(DeviceError, match=r"replay .* planned, there are 977 KiB; use fewer"):
         train_seed(spec)
