@@ -12,6 +12,7 @@ updates of 4,096 a fold and seed); what was run is printed, nothing is extrapola
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -228,7 +229,7 @@ def _listed(real: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
 
 def main() -> None:
     """Measure what the arguments say and print the table."""
-    from tests.bench.__main__ import report
+    from tests.bench.report import figures, show
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="auto")
@@ -239,7 +240,9 @@ def main() -> None:
     parser.add_argument("--network", choices=("mlp", "scenario"), default="mlp")
     given = parser.parse_args()
     device = select(given.device)
-    report(device, walk(device, given.bars, given.folds, given.seeds, given.share, given.network))
+    rows = walk(device, given.bars, given.folds, given.seeds, given.share, given.network)
+    command = " ".join(["python -m tests.bench.walkforward", *sys.argv[1:]])
+    show(figures(device, {"walkforward": rows}) | {"command": command})
 
 
 if __name__ == "__main__":
