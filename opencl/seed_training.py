@@ -6,8 +6,10 @@ A run that was already made, on the same device, is not made again.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,6 +86,7 @@ def train_seeds(
         for spec, log in zip(specs, logs or [None] * len(specs), strict=True)
         if not _made(spec, device)
     ]
+    lay_foundations([spec for spec, _ in todo], device)
     while todo:
         runs = [_prepare(*todo.pop(0), device, stop)]
         room = device.global_memory // SHARE // runs[0].planned.total
@@ -98,6 +101,19 @@ def train_seeds(
         for run, result in zip(runs, trained, strict=True):
             _write(run, result, device)
     return [_summary(spec) for spec in specs]
+
+
+def lay_foundations(specs: Sequence[TrainSpec], device: Device) -> None:
+    """Lay the foundations of seeds of one fold, each on a core of its own: files that runs find."""
+    import torch
+
+    if not specs:
+        return
+    rows = fold_rows(specs[0].experiment, specs[0].instrument, specs[0].fold_key)
+    rows.train(None)  # made once, before anyone needs it
+    cores = min(len(specs), os.cpu_count() or 1)
+    with ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        list(pool.map(lambda spec: foundation_of(spec, rows, device), specs))
 
 
 def _summary(spec: TrainSpec) -> Path:

@@ -86,7 +86,7 @@ class Clock:
 
 # Who does the work of each phase: the function's home, its name.
 PHASES = {
-    "stage 0": (seed_training, "foundation_of"),
+    "stage 0": (seed_training, "lay_foundations"),
     "states and upload": (seed_training, "_prepare"),
     "collection": (collector.DeviceCollector, "collect"),
     "insertion": (replay.Replay, "insert"),
