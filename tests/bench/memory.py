@@ -217,6 +217,9 @@ def line(axis: str, points: Sequence[Point], sizes: Sequence[int], beside: str) 
             "MiB planned",
             f"measured {point.measured / 2**20:,.0f} MiB, kernels {1e3 * point.seconds:,.3g} ms; "
             f"{beside}, {STEPS} steps",
+            series="mlp rollout" if axis != "slots" else "scenario rollout, both banks",
+            axis=axis,
+            x=size,
         )
         for size, point in zip(sizes, points, strict=True)
     ]

@@ -1,7 +1,7 @@
 """A whole walk-forward on synthetic bars, and where its time goes.
 
 Bars, features, folds, stage 0, collection, learning, evaluation, Parquet and DuckDB, by the same
-functions that the assets call; trials run one after the other in this process.
+functions that the assets call; folds follow one another in this process, seeds train side by side.
 
     python -m tests.bench.walkforward --bars 1000000 --folds 10 --seeds 1 --share 0.1
 
@@ -12,6 +12,7 @@ updates of 4,096 a fold and seed); what was run is printed, nothing is extrapola
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,7 +29,7 @@ from backtest.config import Config, parse
 from backtest.data.ingest import ingest
 from backtest.experiment import Experiment
 from backtest.lake import Lake, read_json
-from opencl import collector, fold_result, training
+from opencl import collector, fold_result, joint_evaluator, seed_training
 from opencl.devices import Device, select
 from opencl.training import TrainSpec
 from tests.bench.rows import Row
@@ -85,12 +86,13 @@ class Clock:
 
 # Who does the work of each phase: the function's home, its name.
 PHASES = {
-    "stage 0": (training, "_foundation"),
-    "states and upload": (training, "_prepare"),
+    "stage 0": (seed_training, "lay_foundations"),
+    "states and upload": (seed_training, "_prepare"),
     "collection": (collector.DeviceCollector, "collect"),
     "insertion": (replay.Replay, "insert"),
     "updates": (train, "_updates"),
-    "validation": (collector.DeviceEvaluator, "evaluate"),
+    "train windows": (collector.DeviceEvaluator, "evaluate"),
+    "validation windows": (joint_evaluator.JointEvaluator, "evaluate"),
     "test windows": (fold_result, "play"),
     "results": (fold_result, "_result"),
 }
@@ -129,10 +131,14 @@ def walk(
     steps = sum(s["policy"]["steps"] for s in summaries)
     updates = sum(s["curve"][-1]["updates"] for s in summaries)
     budget = config.learner
+    trials = found * seeds
+    done = steps / trials / (ENVS * EPISODE * EPOCHS)
+    learned = updates * budget.batch / trials / (UPDATES * BATCH)
     what = (
         f"{bars:,} bars, {found} folds x {seeds} seeds, {kind}, {budget.envs:,} envs x "
         f"{budget.episode_steps} steps x {budget.epochs} rounds and {budget.updates:,} updates x "
-        f"{budget.batch:,} each = {share:.3g} of the production budget"
+        f"{budget.batch:,} each: {done:.2%} of the production budget's steps, {learned:.2%} of its "
+        "updates"
     )
     rows = [
         Row(
@@ -206,10 +212,9 @@ def _study(folder: Path, config: Config, folds: int, clock: Clock) -> tuple[int,
         raise ValueError(f"{folds} folds asked for; the bars allow {len(complete)}")
     keys, summaries = complete[:folds], []
     for key in keys:
-        for seed in config.study.seeds:
-            spec = TrainSpec(config, folder, NAME, key, seed, "bench")
-            with clock.phase("training, the rest"):
-                summaries.append(read_json(training.train_seed(spec)))
+        specs = [TrainSpec(config, folder, NAME, key, seed, "bench") for seed in config.study.seeds]
+        with clock.phase("training, the rest"):
+            summaries += map(read_json, seed_training.train_seeds(specs))
     with clock.phase("evaluation, the rest"):
         for _ in fold_result.evaluate_folds(experiment, NAME, keys, "bench"):
             pass
@@ -224,7 +229,7 @@ def _listed(real: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
 
 def main() -> None:
     """Measure what the arguments say and print the table."""
-    from tests.bench.__main__ import report
+    from tests.bench.report import figures, show
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="auto")
@@ -235,7 +240,9 @@ def main() -> None:
     parser.add_argument("--network", choices=("mlp", "scenario"), default="mlp")
     given = parser.parse_args()
     device = select(given.device)
-    report(device, walk(device, given.bars, given.folds, given.seeds, given.share, given.network))
+    rows = walk(device, given.bars, given.folds, given.seeds, given.share, given.network)
+    command = " ".join(["python -m tests.bench.walkforward", *sys.argv[1:]])
+    show(figures(device, {"walkforward": rows}) | {"command": command})
 
 
 if __name__ == "__main__":

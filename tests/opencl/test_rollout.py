@@ -1,7 +1,7 @@
 """All rollout kernels against NumPy: network, choice, market, and what must not matter.
 
-`rollout_lanes` is the CPU's kernel, `rollout_group` the GPU's; every device runs both, and the latter
-with layers for tensor cores where there are any.
+`rollout_lanes` is the CPU's kernel, `rollout_group` the GPU's; every device runs both, and the
+latter with layers for tensor cores where there are any.
 """
 
 import numpy as np
@@ -34,8 +34,8 @@ from tests.opencl.wrapping import assert_same_records
 START, BARS, STEPS, E = 100, 300, 40, 37  # 37: more than one tile of either kernel, none whole
 HIDDEN, ATOMS = (24, 30), 11  # 30: not a multiple of 4
 Q_TOLERANCE, AGREEMENT = 1e-5, 0.995
-# bf16 keeps eight bits, so each weight and activation is off by up to 2^-9 of itself. Of the largest
-# value, measured on an H200: 0.0115 at most and 0.001 in the mean (128-128, 51 atoms).
+# bf16 keeps eight bits, so each weight and activation is off by up to 2^-9 of itself. Of the
+# largest value, measured on an H200: 0.0115 at most and 0.001 in the mean (128-128, 51 atoms).
 BF16_TOLERANCE = 0.03
 ALL = tuple(BRANCHES)
 KEYS = np.stack([rng.key(seed, "X", "2001") for seed in range(2)])
