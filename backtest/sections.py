@@ -187,9 +187,14 @@ class Audit(Section):
 
 
 class Runtime(Section):
-    """Where it runs; nothing here changes a result beyond the device's own arithmetic."""
+    """Where and how it runs; nothing here changes a result beyond the device's own arithmetic.
+
+    Precision is that of the policy while experience is collected. auto: bf16 where tensor cores
+    play the network, else fp32. Everything that is judged or reported is always played in fp32.
+    """
 
     device: str = "auto"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
     runner: Literal["inline", "process"] = "process"
     workers: PositiveInt = 2
 

@@ -26,9 +26,10 @@ from backtest.lake import read_json
 from backtest.market.layout import Array
 from opencl.collector import greedy
 from opencl.out_of_sample import OutOfSample
+from opencl.plays import Played
 from opencl.rollout import Rollout
 from opencl.training import shape
-from opencl.variants import Played, SeedSummary
+from opencl.variants import SeedSummary
 
 FINAL = -1  # epoch of the row of the finished policy
 

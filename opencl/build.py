@@ -39,9 +39,12 @@ class Build:
     log: str
 
 
-def options(device: Device) -> list[str]:
-    """Return the compiler options for a device."""
-    return [STANDARD, ROUNDING] if device.rounding_option else [STANDARD]
+def options(device: Device, registers: int = 0) -> list[str]:
+    """Return the compiler options for a device; registers as for `build`."""
+    given = [STANDARD, ROUNDING] if device.rounding_option else [STANDARD]
+    if registers and device.nvidia:
+        given.append(f"-cl-nv-maxrregcount={registers}")
+    return given
 
 
 def read(files: Sequence[str]) -> str:
@@ -62,13 +65,15 @@ def read(files: Sequence[str]) -> str:
     return "\n".join(parts)
 
 
-def build(device: Device, source: str, head: str = "") -> Build:
+def build(device: Device, source: str, head: str = "", registers: int = 0) -> Build:
     """Compile `head + source`.
 
     Args:
         device: the device to compile for.
         source: OpenCL C.
         head: the generated part before it, printed in full when the build fails.
+        registers: most a work-item may use on an NVIDIA GPU, in kernels without a required size of
+            work-groups; 0: as many as the compiler likes.
 
     Raises:
         KernelError: the compiler's log and the head.
@@ -77,27 +82,27 @@ def build(device: Device, source: str, head: str = "") -> Build:
     if os.environ.get("PYOPENCL_BUILD_OPTIONS"):
         raise KernelError("PYOPENCL_BUILD_OPTIONS would change the kernels' arithmetic; unset it")
     begin = perf_counter()
-    text, key = head + source, None
+    text, key, given = head + source, None, options(device, registers)
     if not device.caches_builds:
-        key = _key(device, text)
+        key = _key(device, text, given)
         binary = binaries.load(key)
-        program = _from_binary(device, binary) if binary else None
+        program = _from_binary(device, binary, given) if binary else None
         if program is not None:
             return Build(program, cached=True, seconds=perf_counter() - begin, log="")
-    program, log = _from_source(device, text, head)
+    program, log = _from_source(device, text, head, given)
     if key is not None:
         binaries.save(key, program.binaries[0])
     return Build(program, cached=False, seconds=perf_counter() - begin, log=log)
 
 
-def _from_source(device: Device, text: str, head: str) -> tuple[Any, str]:
+def _from_source(device: Device, text: str, head: str, given: list[str]) -> tuple[Any, str]:
     import pyopencl as cl
 
     program = cl.Program(device.context, text)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the log is not empty; it is returned instead
-            program.build(options(device))
+            program.build(given)
         return program, program.get_build_info(device.handle, cl.program_build_info.LOG).strip()
     except cl.Error as error:
         numbered = "\n".join(f"{i:4} {line}" for i, line in enumerate(head.splitlines(), 1))
@@ -107,20 +112,20 @@ def _from_source(device: Device, text: str, head: str) -> tuple[Any, str]:
         ) from error
 
 
-def _from_binary(device: Device, binary: bytes) -> Any:
+def _from_binary(device: Device, binary: bytes, given: list[str]) -> Any:
     import pyopencl as cl
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return cl.Program(device.context, [device.handle], [binary]).build(options(device))
+            return cl.Program(device.context, [device.handle], [binary]).build(given)
     except cl.Error:  # of another version after all: compile again
         return None
 
 
-def _key(device: Device, text: str) -> str:
+def _key(device: Device, text: str, given: list[str]) -> str:
     handle = device.handle
     parts = [device.platform, handle.platform.version, device.name, handle.version, device.driver]
     if device.kind == "cpu":
         parts.append(binaries.processor())
-    return sha256("\0".join((*parts, *options(device), text)).encode()).hexdigest()
+    return sha256("\0".join((*parts, *given, text)).encode()).hexdigest()

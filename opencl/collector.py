@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from backtest.agent.protocols import Score, WindowName
 from backtest.evaluation.metrics import daily_returns
 from backtest.evaluation.ratios import sharpe
 from backtest.market.layout import COMPONENTS, Array, End
-from opencl.rollout import PolicySkills, Rollout, Trajectories
+from opencl.exchange import exchange
+from opencl.rollout import PolicySkills, Rollout, Trajectories, Walked
 
 # A long train window is scored in this many consecutive episodes, the lanes of one work-item.
 SEGMENTS = 16
@@ -31,17 +33,20 @@ class DeviceCollector:
         key: uint32[2], of seed, instrument and fold.
         envs: episodes a round.
         steps: steps an episode; fewer when the window is shorter.
+        learner: torch device that the experience is for; of `torch_device`, or "cpu".
     """
 
     rollout: Rollout
     key: Array
     envs: int
     steps: int
+    learner: str = "cpu"
 
     def collect(self, weights: Weights, round: int, epsilon: float) -> Experience:
         """Return one round's experience; see `backtest.agent.protocols.Collector`.
 
-        Only the first round, which becomes a file, carries the reward components.
+        Only the first round, which becomes a file, carries the reward components. The memory
+        becomes a later round's when the experience and all views of it are gone.
         """
         tape = self.rollout.tape
         # the last decision of a window is taken at stop - 2
@@ -49,7 +54,7 @@ class DeviceCollector:
         room = len(tape.bars) - steps
         u = rng.uniform(self.key, rng.Stage.START, round, np.arange(self.envs), 0, 0)
         start = tape.start + (u.astype(np.float64) * room).astype(np.int64)
-        out = self.rollout.run(
+        launch = self.rollout.launch(
             [weights],
             start[None],
             steps,
@@ -58,14 +63,15 @@ class DeviceCollector:
             epsilon=epsilon,
             portfolio=True,
             trace=round == 0,
+            to=exchange(self.rollout.device, self.learner),
         )
-        return experience(out)
+        return experience(launch.read())
 
 
-def experience(out: Trajectories) -> Experience:
-    """Return trajectories with portfolio states as the learner's experience.
+def experience(out: Walked[Any]) -> Experience:
+    """Return trajectories with portfolio states as the learner's experience, without a copy.
 
-    A trace adds the reward components; the learner does not need them.
+    A trace adds the reward components, NumPy's; the learner does not need them.
     """
     assert out.portfolio is not None
     components = None
@@ -76,7 +82,7 @@ def experience(out: Trajectories) -> Experience:
         action=out.action,
         reward=out.reward,
         end=out.end,
-        portfolio=np.ascontiguousarray(out.portfolio),
+        portfolio=out.portfolio,
         components=components,
         equity=out.equity,
     )
@@ -143,9 +149,10 @@ def greedy(
     rollout: Rollout,
     policies: Sequence[Weights],
     start: Array,
-    steps: int,
+    steps: int | Array,
     keys: Array,
     *,
+    base: Array | None = None,
     portfolio: bool = False,
     trace: bool = False,
     skills: Sequence[PolicySkills | None] | None = None,
@@ -159,6 +166,7 @@ def greedy(
         steps,
         keys,
         stage_round=stage_round,
+        base=base,
         portfolio=portfolio,
         trace=trace,
         skills=skills,

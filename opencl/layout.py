@@ -28,6 +28,7 @@ STRUCTS: tuple[Struct, ...] = (
     host.BAR,
     host.PARAMS,
     host.STEP,
+    host.PART,
     host.TOTALS,
     records.RULES,
     records.SKILL,

@@ -31,6 +31,7 @@ class Program:
         files: Sequence[str],
         sizes: Mapping[str, int] | None = None,
         extra_source: str = "",
+        registers: int = 0,
     ) -> None:
         """Compile.
 
@@ -39,6 +40,7 @@ class Program:
             files: names in `opencl/kernels`, in the order in which one uses another.
             sizes: constants the kernels are specialised to, `#define`d by name.
             extra_source: OpenCL C after the files, such as a test's wrapper kernels.
+            registers: as for `opencl.build.build`.
 
         Raises:
             KernelError: a file is missing, the layout differs, or the compiler refuses: its log
@@ -48,10 +50,10 @@ class Program:
         probe.probe(device)
         head = layout.preamble(**(sizes or {}))
         body = read(files) + (f'\n#line 1 "extra"\n{extra_source}' if extra_source else "")
-        made = build(device, body, head)
+        made = build(device, body, head, registers)
         self.device = device
         self.source = head + body
-        self.options = options(device)
+        self.options = options(device, registers)
         self.cached = made.cached
         self.build_seconds = made.seconds
         self.log = made.log

@@ -41,6 +41,11 @@ class DeviceTape:
         self.aux = upload(device, tape.aux)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes on the device."""
+        return self.bars.nbytes + self.aux.nbytes
+
+    @property
     def arguments(self) -> tuple[object, object, object]:
         """Parameters by value, bars and aux as buffers."""
         return self.tape.params, self.bars.buffer, self.aux.buffer

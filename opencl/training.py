@@ -7,7 +7,7 @@ any process. A run that was already made, on the same device, is not made again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -31,15 +31,16 @@ from backtest.agent.schedule import round_epsilon
 from backtest.config import Config
 from backtest.data.session import sessions_per_year
 from backtest.experiment import Experiment, FoldMarket
-from backtest.features.table import FeatureTable
 from backtest.lake import Lake, read_json, write_json
 from backtest.market.layout import Array
 from backtest.market.tape import Tape
 from opencl.collector import DeviceCollector, DeviceEvaluator
 from opencl.devices import Device, select
+from opencl.exchange import torch_device
 from opencl.first_round import FirstRound, digest
+from opencl.fold_rows import FoldRows, fold_rows
 from opencl.policy_summary import curve_rows, policy_row, trial_returns, trial_row
-from opencl.rollout import Rollout, Shape
+from opencl.rollout import Rollout, Shape, collection_variant
 from opencl.training_log import Log, progress
 
 
@@ -79,7 +80,8 @@ class TrainSpec:
 
     def made_by(self, device: Device) -> str:
         """Return the identity of what this fold and seed make on a device."""
-        parts = [self.fold_id, self.seed, device.platform, device.name]
+        variant = collection_variant(device, shape(self.config), self.config.runtime.precision)
+        parts = [self.fold_id, self.seed, device.platform, device.name, variant]
         return identity.digest(identity.canonical(parts))
 
 
@@ -114,15 +116,14 @@ def exploring_collection(spec: TrainSpec, device: Device) -> tuple[Experience, T
     """
     from backtest.agent.training_state import begin
 
-    keys = _keys(spec)[: spec.config.folds.train]
-    market, table = _market(spec, keys)
-    foundation = _foundation(spec, market, table, device)
-    tape, state = market.train(table, foundation)
+    rows = fold_rows(spec.experiment, spec.instrument, spec.fold_key, validation=False)
+    foundation = _foundation(spec, rows, device)
+    tape, state = rows.train(foundation)
     start = begin(plan_of(spec, tape, state, foundation, device))
     weights = start.learner.online.weights(start.learner.v_max)
     rollout = Rollout(device, tape, state, shape(spec.config))
     epsilon = round_epsilon(spec.config.learner, 0)
-    return _collector(spec, rollout).collect(weights, 0, epsilon), tape
+    return _collector(spec, device, rollout).collect(weights, 0, epsilon), tape
 
 
 def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | None = None) -> Path:
@@ -196,17 +197,17 @@ class _Run:
 
 def _prepare(spec: TrainSpec, device: Device) -> _Run:
     """Cut the fold's rows and put them on the device: train rows and validation rows apart."""
-    market, table = _market(spec, _keys(spec))
-    foundation = _foundation(spec, market, table, device)
-    train_tape, train_state = market.train(table, foundation)
-    validation_tape, validation_state = market.validation(table, foundation)
+    rows = fold_rows(spec.experiment, spec.instrument, spec.fold_key)
+    foundation = _foundation(spec, rows, device)
+    train_tape, train_state = rows.train(foundation)
+    validation_tape, validation_state = rows.validation(foundation)
     made = partial(Rollout, device, shape=shape(spec.config))
     train = made(train_tape, train_state)
     validation = made(validation_tape, validation_state)
     session = spec.experiment.bars(spec.instrument).session
-    collector = _collector(spec, train)
+    collector = _collector(spec, device, train, torch_device(device))
     return _Run(
-        market=market,
+        market=rows.market,
         foundation=foundation,
         plan=plan_of(spec, train_tape, train_state, foundation, device),
         collector=collector,
@@ -217,40 +218,24 @@ def _prepare(spec: TrainSpec, device: Device) -> _Run:
                 "validation": session[validation_tape.start : validation_tape.stop],
             },
             collector.key,
-            sessions_per_year(market.instrument.calendar),
+            sessions_per_year(rows.market.instrument.calendar),
             trades=spec.config.aux.enabled,
         ),
     )
 
 
-def _keys(spec: TrainSpec) -> list[str]:
-    """Return the fold's train windows, then its validation windows."""
-    return spec.experiment.history_keys(spec.instrument, spec.fold_key)
-
-
-def _market(spec: TrainSpec, keys: Sequence[str]) -> tuple[FoldMarket, FeatureTable]:
-    """Read feature windows and fit what the fold fits on its train rows."""
-    experiment, name = spec.experiment, spec.instrument
-    table = experiment.read_windows(name, keys)
-    fold = experiment.fold(name, spec.fold_key)
-    return FoldMarket.fit(spec.config, experiment.instrument(name), fold, table), table
-
-
-def _foundation(
-    spec: TrainSpec, market: FoldMarket, table: FeatureTable, device: Device
-) -> Foundation | None:
+def _foundation(spec: TrainSpec, rows: FoldRows, device: Device) -> Foundation | None:
     """Return what stage 0 left of this fold and seed, made here where nobody did before."""
     if not needed(spec.config):
         return None
 
     def lay() -> Foundation:
-        train = market.learning
-        _, state = market.train(table)
+        train = rows.market.learning
         return lay_foundation(
             spec.config,
-            table.slice(train.start, train.stop),
-            state,
-            tick_size=market.instrument.tick_size,
+            rows.table.slice(train.start, train.stop),
+            rows.train(None)[1],
+            tick_size=rows.market.instrument.tick_size,
             seed=spec.seed,
             stream=spec.stream,
             device=torch_device(device),
@@ -290,11 +275,11 @@ def fold_windows(
     spec: TrainSpec, device: Device
 ) -> tuple[Foundation | None, dict[str, tuple[Tape, Array]]]:
     """Return a fold's foundation, and its collection and validation windows by name."""
-    market, table = _market(spec, _keys(spec))
-    foundation = _foundation(spec, market, table, device)
+    rows = fold_rows(spec.experiment, spec.instrument, spec.fold_key)
+    foundation = _foundation(spec, rows, device)
     windows = {
-        "collection": market.collected(table, foundation),
-        "validation": market.validation(table, foundation),
+        "collection": rows.collected(foundation),
+        "validation": rows.validation(foundation),
     }
     return foundation, windows
 
@@ -317,13 +302,11 @@ def plan_of(
     )
 
 
-def _collector(spec: TrainSpec, train: Rollout) -> DeviceCollector:
-    key = rng.key(spec.seed, spec.instrument, spec.fold_key)
-    return DeviceCollector(train, key, spec.config.learner.envs, spec.config.learner.episode_steps)
-
-
-def torch_device(device: Device) -> str:
-    """Return where torch trains beside an OpenCL device: on its GPU if torch can, else the CPU."""
-    import torch
-
-    return "cuda" if device.nvidia and torch.cuda.is_available() else "cpu"
+def _collector(
+    spec: TrainSpec, device: Device, train: Rollout, learner: str = "cpu"
+) -> DeviceCollector:
+    """Return the collector; its rollout alone may play in bf16. learner: its torch device."""
+    key, settings = rng.key(spec.seed, spec.instrument, spec.fold_key), spec.config.learner
+    variant = collection_variant(device, train.made.shape, spec.config.runtime.precision)
+    rollout = train.as_variant(variant)
+    return DeviceCollector(rollout, key, settings.envs, settings.episode_steps, learner)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from backtest.agent.actions import learned
 from backtest.agent.bypass import bypass_loss, moments, taken
@@ -60,24 +60,33 @@ class C51Learner:
         self.target = self.online.make_critic().to(device)
         self.target.requires_grad_(False)
         self._online, self._target = flatten(self.online), flatten(self.target)
+        self._trained = list(self.online.trained().values())
         # advanced indexing by a tensor of learned branches: [B, 4] -> [B, L]
         self._learned = torch.tensor(self.branches, device=device)
+        # in place ever after, as all that a recorded update reads (`backtest.agent.update_graph`)
+        weight, bias = self.target.head(self.branches)
+        self._target_head = weight.detach().clone(), bias.detach().clone()
         self.copy_target()
-        self.new_optimiser()
+        self.optimiser = self._adam(self._online, settings.weight_decay)
+        self.bypass_optimiser = self._adam(self.online.alpha.weight)
 
-    def new_optimiser(self) -> None:
-        """Start Adam afresh; the bypass has moments of its own."""
+    def _adam(self, parameter: nn.Parameter, decay: float = 0.0) -> torch.optim.Adam:
         settings = self.settings
-        self.optimiser = torch.optim.Adam(
-            [self._online],
+        return torch.optim.Adam(
+            [parameter],
             lr=settings.learning_rate,
             eps=settings.adam_eps,
-            weight_decay=settings.weight_decay,
+            weight_decay=decay,
             fused=True,
+            capturable=parameter.is_cuda,
         )
-        self.bypass_optimiser = torch.optim.Adam(
-            [self.online.alpha.weight], lr=settings.learning_rate, eps=settings.adam_eps, fused=True
-        )
+
+    def restart_optimisers(self) -> None:
+        """Start Adam afresh; the bypass has moments of its own."""
+        for optimiser in (self.optimiser, self.bypass_optimiser):
+            for held in optimiser.state.values():
+                for tensor in held.values():
+                    tensor.zero_()
 
     @property
     def finite(self) -> bool:
@@ -99,7 +108,11 @@ class C51Learner:
 
     def new_target_head(self) -> None:
         """Fold the target's head again; due whenever its parameters changed."""
-        self._target_head = self.target.head(self.branches)
+        with torch.no_grad():
+            for kept, folded in zip(
+                self._target_head, self.target.head(self.branches), strict=True
+            ):
+                kept.copy_(folded)
 
     def set_range(self, v_max: float) -> None:
         """Place the atoms of both networks on [-v_max, v_max] without touching weights."""
@@ -112,7 +125,7 @@ class C51Learner:
         self.online.load_numpy(widen(self.online.numpy_state(), factor))
         self.set_range(self.v_max * factor)
         self.copy_target()
-        self.new_optimiser()
+        self.restart_optimisers()
 
     @torch.no_grad()
     def targets(self, batch: Batch, head: tuple[Tensor, Tensor]) -> Tensor:
@@ -132,6 +145,12 @@ class C51Learner:
 
     def update(self, batch: Batch) -> Update:
         """Take one gradient step and move the target network when it is due."""
+        update = self.step(batch)
+        self.advance()
+        return update
+
+    def step(self, batch: Batch) -> Update:
+        """Take one gradient step; nothing in it depends on the host or waits for the device."""
         head = self.online.head(self.branches)
         target = self.targets(batch, head)
         action = batch.action.index_select(1, self._learned)
@@ -147,20 +166,23 @@ class C51Learner:
             self.branches,
             addition,
         )
-        gradient = self._online.grad
-        assert gradient is not None
-        gradient.zero_()
-        result.loss.backward()  # type: ignore[no-untyped-call]
-        norm = gradient.norm()
-        gradient *= (self.settings.gradient_clip / (norm + 1e-6)).clamp(max=1.0)
-        self.optimiser.step()
+        norm = self._descend(result.loss)
         if self.bypass != "off":
             self._learn_bypass(batch, action[:, 0], result.values[:, 0], result.goal)
-        self.updates += 1
-        self._move_target()
         edge = (target[:, 0] + target[:, -1]).mean()
         figures = torch.stack([result.loss.detach(), result.q, edge, norm])
         return Update(figures, result.error)
+
+    def _descend(self, loss: Tensor) -> Tensor:
+        """Step against the clipped gradient; return its norm before, []."""
+        gradient = self._online.grad
+        assert gradient is not None
+        parts = torch.autograd.grad(loss, self._trained)
+        torch.cat([part.reshape(-1) for part in parts], out=gradient)
+        norm: Tensor = gradient.norm()
+        gradient *= (self.settings.gradient_clip / (norm + 1e-6)).clamp(max=1.0)
+        self.optimiser.step()
+        return norm
 
     def _learn_bypass(self, batch: Batch, action: Tensor, values: Tensor, goal: Tensor) -> None:
         """Take one step of the bypass's own loss; arguments as of `bypass_loss`."""
@@ -170,7 +192,9 @@ class C51Learner:
         self.bypass_optimiser.step()
 
     @torch.no_grad()
-    def _move_target(self) -> None:
+    def advance(self) -> None:
+        """Count a gradient step and move the target network when it is due."""
+        self.updates += 1
         every, tau = self.settings.target_every, self.settings.tau
         if every == 0:
             self._target.data.lerp_(self._online.data, tau)

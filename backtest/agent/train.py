@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,11 +17,9 @@ from backtest.agent.protocols import Collector, Evaluator, Score
 from backtest.agent.result import Checkpoint, Curve, DivergenceError, StoppedError, Trained
 from backtest.agent.support import EDGE_LIMIT, WIDENING, measure_range
 from backtest.agent.training_state import TrainingState
+from backtest.agent.updates import Updates
 from backtest.market.layout import BRANCHES
 
-# Minibatches drawn at once, so priorities are up to this many updates old: the running sum over the
-# replay then costs little, and 25 refreshes still fall between two target copies.
-BLOCK = 8
 ENTROPY_STATES = 4096  # newest states on which the greedy actions are counted
 
 
@@ -47,8 +46,9 @@ def train_fold(plan: Plan, collector: Collector, evaluator: Evaluator) -> Traine
         state = training_state.resume(plan.state_file, plan)
     if state is None:
         state = training_state.begin(plan)
+    updates = Updates(state.learner, state.replay, plan.seed, plan.stream, streams.Stage.REPLAY)
     while not state.finished:
-        _epoch(state, collector, evaluator)
+        _epoch(state, updates, collector, evaluator)
         if plan.state_file is not None:
             training_state.save(plan.state_file, state)
     trained = state.trained()
@@ -58,7 +58,9 @@ def train_fold(plan: Plan, collector: Collector, evaluator: Evaluator) -> Traine
     return trained
 
 
-def _epoch(state: TrainingState, collector: Collector, evaluator: Evaluator) -> None:
+def _epoch(
+    state: TrainingState, updates: Updates, collector: Collector, evaluator: Evaluator
+) -> None:
     """Run one epoch and append its row to the curves."""
     plan, learner, epoch = state.plan, state.learner, state.epoch
     settings = plan.learner
@@ -76,7 +78,7 @@ def _epoch(state: TrainingState, collector: Collector, evaluator: Evaluator) -> 
     state.steps += experience.steps
 
     clock = time.perf_counter()
-    figures = _updates(state)
+    figures = _updates(state, updates)
     update_seconds = time.perf_counter() - clock
     loss, q_mean, edge = figures.mean(0)[:3].tolist() if len(figures) else (None, None, 0.0)
 
@@ -118,28 +120,26 @@ def _epoch(state: TrainingState, collector: Collector, evaluator: Evaluator) -> 
     plan.progress(learner.updates, settings.updates, row)
 
 
-def _updates(state: TrainingState) -> np.ndarray:
-    """Take the epoch's updates in blocks; return float32[updates, 4] (see `Update.figures`)."""
-    plan, learner, replay = state.plan, state.learner, state.replay
-    settings = plan.learner
+def _updates(state: TrainingState, updates: Updates) -> np.ndarray:
+    """Take the epoch's updates; return float32[updates, 4] (see `Update.figures`)."""
+    plan, settings = state.plan, state.plan.learner
     start, stop = schedule.round_updates(settings, state.epoch)
-    rows = []
-    for first in range(start, stop, BLOCK):
+
+    def before() -> None:
         _check_stop(state)
-        rng = streams.generator(plan.seed, plan.stream, streams.Stage.REPLAY, first)
-        beta = schedule.beta(settings, first)
-        block = replay.sample(min(BLOCK, stop - first), settings.batch, beta, rng)
-        done = [learner.update(block.minibatch(k)) for k in range(len(block.row))]
-        replay.set_priority(block.row, torch.stack([u.error for u in done]))
-        figures = torch.stack([u.figures for u in done]).cpu().numpy()  # the block's only sync
+        if state.learner.updates > start:
+            plan.progress(state.learner.updates, settings.updates, None)
+
+    rows = [np.zeros((0, 4), np.float32)]
+    for figures in updates.take(start, stop, partial(schedule.beta, settings), before):
         if not np.isfinite(figures).all():
-            _diverged(state, first, figures)
+            _diverged(state, start + sum(map(len, rows)), figures)
         rows.append(figures)
-        plan.progress(learner.updates, settings.updates, None)
-    figures = np.concatenate(rows) if rows else np.zeros((0, 4), np.float32)
-    if not learner.finite:  # the last step itself overflowed
+    if not state.learner.finite:  # the last step itself overflowed
         _diverged(state, stop - 1, np.full((1, 4), np.nan))
-    return figures
+    if stop > start:
+        plan.progress(state.learner.updates, settings.updates, None)
+    return np.concatenate(rows)
 
 
 def _diverged(state: TrainingState, first: int, figures: np.ndarray) -> None:

@@ -202,6 +202,19 @@ STEP = Struct(
     ),
 )
 
+# What of all that a launch carries belongs to one of its policies.
+PART = Struct(
+    "Part",
+    (
+        ("weights", np.int32, 1),
+        ("table", np.int32, 1),  # of bars
+        ("bank", np.int32, 1),  # of task skills, or -1
+        ("origin", np.int32, 1),  # bar that the table's rows count from
+        ("steps", np.int32, 1),  # the last of them truncates
+        ("base", np.float32, 1),  # points, of its bars' prices
+    ),
+)
+
 # What a strategy adds up to over its episode (`backtest.market.totals`).
 TOTALS = Struct(
     "StrategyTotals",

@@ -10,7 +10,7 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bar_search(
     __global char *restrict found,           // [...], as rows of a table
     const int first, const int first_row, const int stride, const int dim, const int padded)
 {
-    __local float part[(SLOTS + 1) * 65]; // a row a sum; entry SLOTS: the query's square
+    __local float part[(SLOTS + 1) * 68] __attribute__((aligned(16))); // a row a sum; SLOTS: the square
     __local float total[SLOTS + 1];
     const int i = get_local_id(0);
     const int bar = get_group_id(0);
@@ -27,7 +27,7 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bar_search(
         const float x = mine[k + i] - center[k + i];
         square = square + x * x;
     }
-    part[SLOTS * 65 + i] = square + last * last;
+    part[SLOTS * 68 + i] = square + last * last;
     for (int n = 0; n < live; n += 4) { // keys beyond live exist and are not used
         __global const float *key = keys + n * padded + i;
         float s0 = 0.0f;
@@ -48,15 +48,15 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bar_search(
             s2 = s2 + last * key[2 * padded];
             s3 = s3 + last * key[3 * padded];
         }
-        part[n * 65 + i] = s0;
-        part[(n + 1) * 65 + i] = s1;
-        part[(n + 2) * 65 + i] = s2;
-        part[(n + 3) * 65 + i] = s3;
+        part[n * 68 + i] = s0;
+        part[(n + 1) * 68 + i] = s1;
+        part[(n + 2) * 68 + i] = s2;
+        part[(n + 3) * 68 + i] = s3;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int n = i; n <= SLOTS; n += 64) {
         if (n < live || n == SLOTS) {
-            total[n] = lanes_total(part + n * 65);
+            total[n] = lanes_total(part + n * 68);
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);

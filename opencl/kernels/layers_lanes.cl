@@ -2,28 +2,39 @@
 
 typedef float16 lanes_t; // LANES floats
 
-// out[j] += sum_k weight[j][k] * in[k] for LANES episodes; four outputs at a time so that one load
-// of in[k] feeds four multiply-adds. n_out is a multiple of 4 (the host pads).
+// out[j] += sum_k weight[j][k] * in[k] of `block` outputs: a load of in[k] feeds as many multiply-adds.
+inline __attribute__((always_inline)) void add_block(__global const float *restrict weight, const lanes_t *in,
+                                                     const int n_in, lanes_t *out, const int block)
+{
+    lanes_t sum[8];
+#pragma unroll
+    for (int i = 0; i < block; i++) {
+        sum[i] = out[i];
+    }
+    for (int k = 0; k < n_in; k++) {
+        const lanes_t x = in[k];
+#pragma unroll
+        for (int i = 0; i < block; i++) {
+            sum[i] = fma((lanes_t)(weight[k + i * n_in]), x, sum[i]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < block; i++) {
+        out[i] = sum[i];
+    }
+}
+
+// The same of n_out outputs, a multiple of 4 (the host pads). Eight at a time: fewer sums would wait
+// for themselves, as a multiply-add takes four cycles and two begin in each.
 inline void add_lanes(__global const float *restrict weight, const lanes_t *in, const int n_in, lanes_t *out,
                       const int n_out)
 {
-    for (int j = 0; j < n_out; j += 4) {
-        lanes_t s0 = out[j];
-        lanes_t s1 = out[j + 1];
-        lanes_t s2 = out[j + 2];
-        lanes_t s3 = out[j + 3];
-        __global const float *w = weight + (long)j * n_in;
-        for (int k = 0; k < n_in; k++) {
-            const lanes_t x = in[k];
-            s0 = fma((lanes_t)(w[k]), x, s0);
-            s1 = fma((lanes_t)(w[k + n_in]), x, s1);
-            s2 = fma((lanes_t)(w[k + 2 * n_in]), x, s2);
-            s3 = fma((lanes_t)(w[k + 3 * n_in]), x, s3);
-        }
-        out[j] = s0;
-        out[j + 1] = s1;
-        out[j + 2] = s2;
-        out[j + 3] = s3;
+    int j = 0;
+    for (; j + 8 <= n_out; j += 8) {
+        add_block(weight + (long)j * n_in, in, n_in, out + j, 8);
+    }
+    for (; j < n_out; j += 4) {
+        add_block(weight + (long)j * n_in, in, n_in, out + j, 4);
     }
 }
 

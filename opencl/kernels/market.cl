@@ -46,6 +46,7 @@ inline Ledger book(const EpisodeState *s, const MarketParams *p, const float q1,
 }
 
 // The account fell to its ruin level: what is open is lost at the mark, without a further cost.
+// Called behind a branch: it is rare, and as selects it would be a tenth of every step.
 inline void ruin(const MarketParams *p, EpisodeState *s, StepResult *r, const float c1,
                  const float unit, const float aux)
 {

@@ -1,20 +1,22 @@
 // The mlp's first layer for GPUs: a row of the bar table, and the portfolio's part.
 
-// Nothing of an earlier step is kept, and no bank is searched. Ends behind a barrier.
+// The first layer of episodes at rows `place + t` of the table, rectified, into h. Nothing of an
+// earlier step is kept, and no bank is searched. Ends behind a barrier.
 inline void encode(const Policy *p, __local const int *place, __local const float *f, const int count,
                    const int t, __global float *past, __local int *slot, __local int *unsure,
-                   __local float *h1, __local float *room)
+                   __local hidden_t *h, __local float *room)
 {
     const int j = get_local_id(0);
-    float sum[TILE];
-    for (int neuron = j; neuron < HIDDEN1; neuron += GROUP) {
-        for (int e = 0; e < TILE; e++) {
-            sum[e] = p->table[(long)(place[e] + t) * BAR_ROW + neuron];
-        }
+    for (int i = j; i < HIDDEN1 * QUADS; i += GROUP) {
+        const int neuron = i % HIDDEN1;
+        const int e = i / HIDDEN1 * 4;
+        __global const float *column = p->table + (long)t * BAR_ROW + neuron;
+        float4 sum = (float4)(column[(long)place[e] * BAR_ROW], column[(long)place[e + 1] * BAR_ROW],
+                              column[(long)place[e + 2] * BAR_ROW], column[(long)place[e + 3] * BAR_ROW]);
         for (int k = 0; k < N_PORTFOLIO; k++) {
-            accumulate(sum, p->w1[k * HIDDEN1 + neuron], f + k * ROW);
+            sum = fma((float4)(p->w1[k * HIDDEN1 + neuron]), *(__local const float4 *)(f + k * ROW + e), sum);
         }
-        store_row(h1 + neuron * ROW, sum, 0.0f);
+        *(__local float4 *)(h + neuron * ROW + e) = max(sum, (float4)(0.0f));
     }
     if (j < TILE) {
         slot[j] = MISS;

@@ -7,11 +7,11 @@ typedef struct {
     __global const float *query;     // [2*SCENARIOS*LATENT][8], bias and weights of a query element
     __global const float *w1;        // [W1_SIZE]
     __global const float *b1;        // [HIDDEN1]
-    __global const float *w2;        // [HIDDEN1*HIDDEN2]
-    __global const float *b2;        // [HIDDEN2]
-    __global const float *w3;        // [N_HEADS*HEAD*HIDDEN2]
+    __global const float *w2;        // [W2_SIZE]
+    __global const float *b2;        // [B2_SIZE]
+    __global const float *w3;        // [W3_SIZE]
     __global const float *b3;        // [N_HEADS*HEAD]
-    __global const float *z;         // [ATOMS]
+    __global const float *z;         // [Z_SIZE]
     __global const float *alpha;     // [N_DIRECTION]
     __global const float *keys;      // [SLOTS][TASK_ROW] of the task bank, live slots first
     __global const float *center;    // [TASK_ROW]
@@ -21,8 +21,8 @@ typedef struct {
     __global const float *guess;     // [SLOTS + GUESS + 1][GUESS]: V, R, sizes of guess_lanes
 } Policy;
 
-// The parts of one policy among those of all; parts is (weights, table, task bank or -1, 0).
-inline Policy policy_at(const int4 parts, const long rows, __global const float *table,
+// The parts of one policy among those of all.
+inline Policy policy_at(const Part part, const long rows, __global const float *table,
                         __global const char *found, __global const float *query,
                         __global const float *w1, __global const float *b1, __global const float *w2,
                         __global const float *b2, __global const float *w3, __global const float *b3,
@@ -31,27 +31,34 @@ inline Policy policy_at(const int4 parts, const long rows, __global const float 
                         __global const float4 *entries, __global const uchar *disagree,
                         __global const float *shift, __global const float *guess)
 {
-    const long w = parts.x;
-    const long bank = max(parts.z, 0);
+    const long w = part.weights;
+    const long bank = max(part.bank, 0);
     Policy p;
-    p.table = table + parts.y * rows * BAR_ROW;
-    p.found = found != 0 ? found + parts.y * rows : 0;
+    p.table = table + part.table * rows * BAR_ROW;
+    p.found = found != 0 ? found + part.table * rows : 0;
     p.query = query + w * QUERY_SIZE;
     p.w1 = w1 + w * W1_SIZE;
     p.b1 = b1 + w * HIDDEN1;
-    p.w2 = w2 + w * HIDDEN1 * HIDDEN2;
-    p.b2 = b2 + w * HIDDEN2;
-    p.w3 = w3 + w * N_HEADS * HEAD * HIDDEN2;
+    p.w2 = w2 + w * W2_SIZE;
+    p.b2 = b2 + w * B2_SIZE;
+    p.w3 = w3 + w * W3_SIZE;
     p.b3 = b3 + w * N_HEADS * HEAD;
-    p.z = z + w * ATOMS;
+    p.z = z + w * Z_SIZE;
     p.alpha = alpha + w * N_DIRECTION;
     p.keys = keys + bank * SLOTS * TASK_ROW;
     p.center = center + bank * TASK_ROW;
-    p.entries = parts.z < 0 ? 0 : entries + bank * SLOTS;
+    p.entries = part.bank < 0 ? 0 : entries + bank * SLOTS;
     p.disagree = disagree + bank * SLOTS * SLOTS;
     p.shift = shift + bank * SLOTS * TASK_ROW;
     p.guess = guess + bank * (SLOTS + GUESS + 1) * GUESS;
     return p;
+}
+
+// The market of one policy: prices of its bars stand above its own base.
+inline MarketParams market_of(MarketParams params, const Part part)
+{
+    params.base = part.base;
+    return params;
 }
 
 // Record what a step did; trace and portfolio rows are optional (null pointers).

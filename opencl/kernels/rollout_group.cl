@@ -1,13 +1,36 @@
-// Rollout for GPUs: a work-group of GROUP items walks TILE episodes of one policy together. Item j
-// computes neuron j of every episode; items 0..TILE-1 own one episode each.
+// Rollout for GPUs: a work-group of GROUP items walks TILE episodes of one policy together. Items
+// 0..TILE-1 own one episode each: they walk the market, while the others draw the next step's
+// exploration. The network is everyone's: encode (of the kind) leaves the first hidden layer in h,
+// trunk the second, heads the action values in q; layers_group.cl and layers_tensor.cl say how an
+// activation lies in h. Each of the three ends behind a barrier.
 
-// Rows of local memory: h1 (its place is reused for logits), h2, f the portfolio states, q.
+// The items that draw, from this one on; all of them where none is left over.
+#define FIRST_DRAWER (GROUP > TILE ? TILE : 0)
+
+// drawn [N_BRANCHES][TILE] of a step: see drawn_value. id: an episode's number within its policy.
+inline void draw_group(__local char *drawn, __local const int *id, const float epsilon, const uint2 key,
+                       const uint stage_round, const uint t)
+{
+    for (int i = get_local_id(0) - FIRST_DRAWER; i < N_BRANCHES * TILE; i += GROUP - FIRST_DRAWER) {
+        if (i >= 0) {
+            const int branch = i / TILE;
+            const int n = LEARNED >> branch & 1 ? BRANCH_SIZE[branch] : 0;
+            const uint episode = (uint)id[i % TILE];
+            drawn[i] = n == 0 ? -1 : drawn_value(n, epsilon, key, stage_round, episode, t, (uint)branch);
+        }
+    }
+}
+
+#if REGISTERS > 0
+__kernel void rollout_group(
+#else
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
+#endif
     const MarketParams params,
     __global const Bar *restrict bars,       // [bars]
     __global const float *restrict aux,      // [bars]
     __global const float *restrict x,        // [bars][N_BAR_PART], the bars' part of the state
-    __global const float *restrict table,    // [tables][rows][BAR_ROW], from bar first_row on
+    __global const float *restrict table,    // [tables][rows][BAR_ROW], from bar origin + first_row on
     __global const char *restrict found,     // [tables][rows] or null
     __global const float *restrict query,    // these as in Policy, one after the other
     __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
@@ -16,7 +39,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
     __global const float *restrict bank_keys, __global const float *restrict center,
     __global const float4 *restrict entries, __global const uchar *restrict disagree,
     __global const float *restrict shift, __global const float *restrict guess,
-    __global const int4 *restrict parts,     // [policies], of policy_at
+    __global const Part *restrict parts,     // [policies]
     __global const uint2 *restrict keys,     // [policies]
     __global const int *restrict episodes,   // [tiles][TILE], negative: none, those at the end
     __global const int *restrict start,      // [n], global bar of step 0
@@ -35,11 +58,12 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
     const int steps, const int first_step, const int stop_step, const float epsilon,
     const uint stage_round)
 {
-    __local float h1[LOGIT_ROWS * ROW] __attribute__((aligned(16)));
-    __local float h2[ROOM_ROWS * ROW] __attribute__((aligned(16)));
-    __local float f[N_PORTFOLIO * ROW] __attribute__((aligned(16)));
-    __local float q[N_HEADS * ROW];
-    __local int place[TILE];
+    __local hidden_t h[H_SIZE] __attribute__((aligned(16)));
+    __local float room[ROOM_ROWS * ROW] __attribute__((aligned(16))); // encode's
+    __local float f[F_ROWS * ROW] __attribute__((aligned(16))); // portfolio states, then q
+    __local char drawn[2 * N_BRANCHES * TILE]; // of this step and the next
+    __local int place[TILE];                   // row of step 0 in the table
+    __local int id[TILE];
     __local int slot[TILE];
     __local int unsure;
     const int j = get_local_id(0);
@@ -49,20 +73,22 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
         count += episodes[tile * TILE + e] >= 0;
     }
     const int policy = episodes[tile * TILE] / per_policy;
-    const Policy p = policy_at(parts[policy], rows, table, found, query, w1, b1, w2, b2, w3, b3, z, alpha,
+    const Part part = parts[policy];
+    const MarketParams rules = market_of(params, part);
+    const Policy p = policy_at(part, rows, table, found, query, w1, b1, w2, b2, w3, b3, z, alpha,
                                bank_keys, center, entries, disagree, shift, guess);
-    const int columns = N_HEADS * HEAD;
     // surplus items shadow the last episode and write nothing
     const int own = episodes[tile * TILE + min(j, count - 1)];
     const int own_bar = start[own] - first_bar;
-    EpisodeState state = reset(&params);
+    EpisodeState state = reset(&rules);
     bool alive = j < count;
     if (first_step > 0) {
         state = memory[own];
         alive = alive && living[own] != 0;
     }
     if (j < TILE) {
-        place[j] = start[own] - first_row;
+        place[j] = start[own] - part.origin - first_row;
+        id[j] = own - policy * per_policy;
     }
     __global float *past = history != 0 ? history + (long)tile * PAST_SIZE * TILE : 0;
     for (int i = j; first_step == 0 && past != 0 && i < PAST_SIZE * TILE; i += GROUP) {
@@ -75,7 +101,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
         }
         if (j < TILE) {
             float mine[N_PORTFOLIO];
-            portfolio_state(&params, &state, bars[own_bar + t], t, mine);
+            portfolio_state(&rules, &state, bars[own_bar + t], t, mine);
             for (int k = 0; k < N_PORTFOLIO; k++) {
                 f[k * ROW + j] = mine[k];
             }
@@ -86,60 +112,37 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
         if (t == steps) {
             break;
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        encode(&p, place, f, count, t, past, slot, &unsure, h1, h2);
-        float sum[TILE];
-        for (int neuron = j; neuron < HIDDEN2; neuron += GROUP) {
-            for (int e = 0; e < TILE; e++) {
-                sum[e] = p.b2[neuron];
-            }
-            for (int k = 0; k < HIDDEN1; k++) {
-                accumulate(sum, p.w2[k * HIDDEN2 + neuron], h1 + k * ROW);
-            }
-            store_row(h2 + neuron * ROW, sum, 0.0f);
+        __local char *chance = drawn + t % 2 * (N_BRANCHES * TILE);
+        if (epsilon > 0.0f) {
+            draw_group(chance, id, epsilon, keys[policy], stage_round, (uint)t);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        // GROUP/HEAD actions at a time: their logits replace h1.
-        for (int pass = 0; pass < columns; pass += GROUP) {
-            const int column = pass + j;
-            if (column < columns) {
-                for (int e = 0; e < TILE; e++) {
-                    sum[e] = p.b3[column];
-                }
-                for (int k = 0; k < HIDDEN2; k++) {
-                    accumulate(sum, p.w3[k * columns + column], h2 + k * ROW);
-                }
-                store_row(h1 + j * ROW, sum, -INFINITY);
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (int i = j; i < (GROUP / HEAD) * TILE; i += GROUP) {
-                const int head = pass / HEAD + i / TILE;
-                if (head < N_HEADS) {
-                    q[head * ROW + i % TILE] = expected_local(h1 + (i / TILE) * HEAD * ROW + i % TILE, p.z);
-                }
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
+        encode(&p, place, f, count, t, past, slot, &unsure, h, room);
+        trunk(&p, h);
+        heads(&p, h, f);
         if (j < count) {
             const int bar = own_bar + t;
             const long row = (long)t * n + own;
             float mine[N_HEADS];
-            for (int h = 0; h < N_HEADS; h++) {
-                mine[h] = q[h * ROW + j];
+            for (int i = 0; i < N_HEADS; i++) {
+                mine[i] = f[i * ROW + j];
             }
             bypass(mine, p.alpha, x[(long)bar * N_BAR_PART + AUX_COLUMN]);
             if (values != 0) {
-                for (int h = 0; h < N_HEADS; h++) {
-                    values[row * N_HEADS + h] = mine[h];
+                for (int i = 0; i < N_HEADS; i++) {
+                    values[row * N_HEADS + i] = mine[i];
                 }
             }
             record_slots(slots, row, alive, slot[j], &p, place[j] + t);
             int4 action = (int4)(0);
             StepResult r = dead_step();
             if (alive) {
-                const uint id = own - policy * per_policy;
-                action = choose(mine, epsilon, keys[policy], stage_round, id, (uint)t);
-                r = step(&params, &state, action, bars[bar], bars[bar + 1], t, t == steps - 1, aux[bar]);
+                int4 chosen = (int4)(-1);
+                if (epsilon > 0.0f) {
+                    chosen = (int4)(chance[j], chance[TILE + j], chance[2 * TILE + j], chance[3 * TILE + j]);
+                }
+                action = choose(mine, chosen);
+                r = step(&rules, &state, action, bars[bar], bars[bar + 1], t, t == part.steps - 1, aux[bar]);
                 alive = r.end == END_RUNNING;
             }
             record_step(actions, rewards, equity, ends, trace, row, action, &r);

@@ -1,77 +1,92 @@
 // Retrieval of many queries against M banks, and GatherCorrection. Twin of
 // backtest/agent/bank/retrieval.py. Two kernels find the same: one for GPUs, one for CPUs.
 
-// For GPUs: a group of 64 items searches for QUERIES queries together, SLOT_TILE slots at a time, so
-// that every element that an item loads is used QUERIES or SLOT_TILE times.
-// h [M][queries][key_dim], raw; center [M][key_dim]; keys [M][slots][key_dim]; norms, eligible,
-// bonus [M][slots]; disagree [M][slots][slots]; threshold [M]; found [M][queries].
+#define SUMS (SLOT_TILE + 1) // of a query: its products with a tile's keys, its square
+
+// For GPUs: 64 items, one a lane, search for four queries together, SLOT_TILE slots at a time, so that
+// an item uses every key element it loads four times. Sums go through local memory, two queries at
+// a time, where one item adds the lanes of one sum.
+// h [M][queries][key_dim], raw; center [M][key_dim]; keys [M][slots/SLOT_TILE][key_dim/64][SLOT_TILE][64],
+// both rounded up, zeros behind the end; norms, eligible, bonus [M][slots]; disagree [M][slots][slots];
+// threshold [M]; found [M][queries].
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_retrieve_group(
-    __global const float *center, __global const float *keys, __global const float *norms,
-    __global const uchar *eligible, __global const float *bonus, __global const uchar *disagree,
-    __global const float *threshold, __global const float *h, const int slots, const int key_dim,
-    const int queries, __global int *found)
+    __global const float *restrict center, __global const float *restrict keys,
+    __global const float *restrict norms, __global const uchar *restrict eligible,
+    __global const float *restrict bonus, __global const uchar *restrict disagree,
+    __global const float *restrict threshold, __global const float *restrict h, const int slots,
+    const int key_dim, const int queries, __global int *restrict found)
 {
-    __local float part[(QUERIES * SLOT_TILE + QUERIES) * PART_ROW];
-    __local float score[QUERIES * SLOT_TILE + QUERIES];
+    __local float part[2 * SUMS * PART_ROW] __attribute__((aligned(16)));
+    __local float total[4 * SUMS];
+    __local float score[4 * SLOT_TILE];
     const int i = get_local_id(0);
-    const int tiles = (queries + QUERIES - 1) / QUERIES;
-    const long m = get_group_id(0) / tiles;
-    const int first = get_group_id(0) % tiles * QUERIES;
-    // Items 0..QUERIES-1 own a query each; surplus queries and slots shadow the last one.
-    Best best = best_none();
+    const int groups = (queries + 3) / 4;
+    const long m = get_group_id(0) / groups;
+    const int first = get_group_id(0) % groups * 4;
+    const long row = (key_dim + 63) / 64 * 64 * SLOT_TILE; // of one tile's keys
+    // surplus queries shadow the last one
+    __global const float *h0 = h + (m * queries + first) * key_dim;
+    __global const float *h1 = h0 + min(1, queries - 1 - first) * key_dim;
+    __global const float *h2 = h0 + min(2, queries - 1 - first) * key_dim;
+    __global const float *h3 = h0 + min(3, queries - 1 - first) * key_dim;
+    center += m * key_dim;
+    keys += m * ((slots + SLOT_TILE - 1) / SLOT_TILE) * row + i;
+    Best best = best_none(); // items 0..3 own a query each
     for (int tile = 0; tile < slots; tile += SLOT_TILE) {
-        float dots[QUERIES * SLOT_TILE];
-        float square[QUERIES];
-        for (int q = 0; q < QUERIES; q++) {
-            square[q] = 0.0f;
+        float4 sum[SUMS]; // products with the keys, then the squares
+#pragma unroll SUMS
+        for (int s = 0; s < SUMS; s++) {
+            sum[s] = (float4)(0.0f);
         }
-        for (int k = 0; k < QUERIES * SLOT_TILE; k++) {
-            dots[k] = 0.0f;
+        __global const float *key = keys + tile / SLOT_TILE * row;
+        float4 next = (float4)(0.0f); // what the round after this one works on: on its way meanwhile
+        if (i < key_dim) {
+            next = (float4)(h0[i], h1[i], h2[i], h3[i]);
         }
-        for (int d = i; d < key_dim; d += 64) {
-            float x[QUERIES];
-            for (int q = 0; q < QUERIES; q++) {
-                const long row = m * queries + min(first + q, queries - 1);
-                x[q] = h[row * key_dim + d] - center[m * key_dim + d];
-                square[q] = square[q] + x[q] * x[q];
+        for (int d = i; d < key_dim; d += 64, key += 64 * SLOT_TILE) {
+            const float4 x = next - center[d];
+            if (d + 64 < key_dim) {
+                next = (float4)(h0[d + 64], h1[d + 64], h2[d + 64], h3[d + 64]);
             }
+            sum[SLOT_TILE] = sum[SLOT_TILE] + x * x;
+#pragma unroll SUMS
             for (int s = 0; s < SLOT_TILE; s++) {
-                const float key = keys[(m * slots + min(tile + s, slots - 1)) * key_dim + d];
-                for (int q = 0; q < QUERIES; q++) {
-                    dots[q * SLOT_TILE + s] = dots[q * SLOT_TILE + s] + x[q] * key;
-                }
+                sum[s] = sum[s] + x * key[64 * s];
             }
         }
-        for (int k = 0; k < QUERIES * SLOT_TILE; k++) {
-            part[k * PART_ROW + i] = dots[k];
-        }
-        for (int q = 0; q < QUERIES; q++) {
-            part[(QUERIES * SLOT_TILE + q) * PART_ROW + i] = square[q];
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int r = i; r < QUERIES * SLOT_TILE + QUERIES; r += 64) {
-            score[r] = lanes_total(part + r * PART_ROW);
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (i < QUERIES) {
-            Best some = best_none();
-            for (int s = 0; s < SLOT_TILE && tile + s < slots; s++) {
-                const long slot = m * slots + tile + s;
-                const float mine = score_finalize(
-                    score[i * SLOT_TILE + s], score[QUERIES * SLOT_TILE + i], norms[slot],
-                    eligible[slot], bonus[slot], threshold[m]);
-                some = arg_max_partial(some, mine, tile + s);
+#pragma unroll 2
+        for (int second = 0; second < 2; second++) {
+#pragma unroll SUMS
+            for (int s = 0; s < SUMS; s++) {
+                const float2 two = second ? sum[s].hi : sum[s].lo;
+                part[s * PART_ROW + i] = two.x;
+                part[(SUMS + s) * PART_ROW + i] = two.y;
             }
-            best = arg_max_merge(best, some);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (int r = i; r < 2 * SUMS; r += 64) {
+                total[second * 2 * SUMS + r] = lanes_total(part + r * PART_ROW);
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        for (int r = i; r < 4 * SLOT_TILE; r += 64) {
+            const int s = r / 4;
+            const long slot = m * slots + min(tile + s, slots - 1);
+            __local const float *mine = total + r % 4 * SUMS;
+            score[r] = score_finalize(mine[s], mine[SLOT_TILE], norms[slot], eligible[slot], bonus[slot],
+                                      threshold[m]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
+        for (int s = 0; i < 4 && s < SLOT_TILE && tile + s < slots; s++) {
+            best = arg_max_partial(best, score[4 * s + i], tile + s);
+        }
     }
-    if (i < QUERIES && first + i < queries) {
+    if (i < 4 && first + i < queries) {
         found[m * queries + first + i] = arg_max_slot(best, disagree + m * slots * slots, slots);
     }
 }
 
-// For CPUs: one item a query, four slots at a time, 16 lanes of each in a vector. Arguments as above.
+// For CPUs: one item a query, four slots at a time, 16 lanes of each in a vector. Arguments as above,
+// but keys are [M][slots][key_dim].
 __kernel __attribute__((vec_type_hint(float16))) void bank_retrieve_item(
     __global const float *center, __global const float *keys, __global const float *norms,
     __global const uchar *eligible, __global const float *bonus, __global const uchar *disagree,

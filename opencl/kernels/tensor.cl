@@ -25,6 +25,22 @@ inline uint pack_bf16(const float low, const float high)
     return packed;
 }
 
+// The same of max(x, 0).
+inline uint pack_relu_bf16(const float low, const float high)
+{
+    uint packed;
+    asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+// 2^x, two units in the last place off at most; 0 below 2^-126.
+inline float exp2_fast(const float x)
+{
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
 inline float low_bf16(const uint packed) { return as_float(packed << 16); }
 inline float high_bf16(const uint packed) { return as_float(packed & 0xffff0000u); }
 

@@ -1,7 +1,8 @@
 """The compiled rollout of a device and network shape.
 
 Two kernels do the same: `rollout_lanes` (CPU, one work-item walks 16 episodes) and
-`rollout_group` (GPU, a work-group walks a tile together). A parity test holds them equal.
+`rollout_group` (GPU, a work-group walks a tile together), whose layers are float32 (variant group)
+or bf16 on tensor cores (variant tensor). A parity test holds them equal.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ from __future__ import annotations
 from functools import cache
 from typing import Literal
 
+from backtest.errors import DeviceError
 from opencl.devices import Device
 from opencl.market import MARKET_FILES, MarketRules
 from opencl.programs import Program
 from opencl.rollout.shape import Shape
-from opencl.rollout.sizes import Sizes
+from opencl.rollout.sizes import MMA, Sizes
+from opencl.tensor_probe import has_tensor_cores
 
 BAR_GROUP = 64  # work-items a group of kernels over bars
 WIDTH = 16  # of them side by side in the fastest dimension, on a GPU
 
-Variant = Literal["auto", "lanes", "group"]
+MOST_OPERANDS = 128  # registers of a lane that hold a head's weights; with more it would spill
+Kernels = Literal["lanes", "group", "tensor"]
+Variant = Literal["auto", "lanes", "group", "tensor"]  # auto: float32, as the device likes it
 
 
 @cache
@@ -29,19 +34,60 @@ def rollout_program(
     return RolloutProgram(device, shape, rules, variant)
 
 
-def policy_files(shape: Shape, variant: Literal["lanes", "group"]) -> tuple[str, ...]:
+def policy_files(shape: Shape, variant: Kernels) -> tuple[str, ...]:
     """Return the kernel files of a rollout in the order in which one uses another."""
+    walk = "lanes" if variant == "lanes" else "group"
     files = [*MARKET_FILES, "portfolio.cl", "explore.cl", "bar_dense.cl"]
     if shape.kind == "scenario":
         files += ["bar_norm.cl", "bar_scenario.cl"]
+        if variant == "tensor":
+            files += ["bar_operands.cl"]
     if shape.slots:
-        files += ["skill_score.cl", f"bar_search_{variant}.cl"]
-    files += ["rollout.cl", f"layers_{variant}.cl"]
+        files += ["skill_score.cl", f"bar_search_{walk}.cl"]
+    files += ["rollout.cl", *(["tensor.cl"] if variant == "tensor" else [])]
+    files += [f"layers_{variant}.cl"]
     if shape.kind == "scenario":
-        files += [f"queries_{variant}.cl"]
-    if shape.slots:
-        files += ["task_guess.cl", f"task_{variant}.cl"]
-    return (*files, f"{shape.kind}_{variant}.cl", f"rollout_{variant}.cl")
+        files += [f"queries_{walk}.cl"]
+        if shape.slots:
+            files += ["task_guess.cl"]
+        if shape.slots or walk == "group":
+            files += [f"task_{walk}.cl"]
+    return (*files, f"{shape.kind}_{variant}.cl", f"rollout_{walk}.cl")
+
+
+def collection_variant(
+    device: Device, shape: Shape, precision: Literal["auto", "fp32", "bf16"]
+) -> Variant:
+    """Return the variant that collects experience: tensor, or auto for float32.
+
+    Raises:
+        DeviceError: bf16 is asked for where no tensor core plays this network; says why.
+    """
+    if precision == "fp32":
+        return "auto"
+    obstacle = _obstacle(device, shape)
+    if obstacle is None:
+        return "tensor"
+    if precision == "auto":
+        return "auto"
+    raise DeviceError(f"runtime.precision = bf16: {obstacle}; use runtime.precision = auto or fp32")
+
+
+def _obstacle(device: Device, shape: Shape) -> str | None:
+    """Return why no tensor core plays this network on this device, or None."""
+    if shape.kind == "scenario" and (shape.stack_size > 1 or 0 < shape.top_k < shape.horizon):
+        return "tensor cores play no network.stack_size above 1, and no network.top_k"
+    if shape.kind == "scenario" and (shape.latent not in (8, MMA) or shape.horizon > MMA):
+        return f"tensor cores need network.latent 8 or {MMA} and a network.horizon up to {MMA}"
+    if not has_tensor_cores(device):
+        return f"{device.name} has no tensor cores that take bf16 (NVIDIA from Ampere on has)"
+    try:
+        sizes = Sizes(shape, True, device.local_memory, device.name, tensor=True)
+    except DeviceError as error:
+        return str(error)
+    if sizes.operands > MOST_OPERANDS:
+        return f"a head of {shape.atoms} atoms on {shape.hidden[1]} neurons fills the registers"
+    return None
 
 
 class RolloutProgram:
@@ -61,14 +107,15 @@ class RolloutProgram:
         Raises:
             DeviceError: the network does not fit the device's local memory.
         """
-        group = variant == "group" or (variant == "auto" and device.kind == "gpu")
-        name: Literal["lanes", "group"] = "group" if group else "lanes"
+        if variant == "auto":
+            variant = "group" if device.kind == "gpu" else "lanes"
+        group, tensor = variant != "lanes", variant == "tensor"
         self.device, self.shape = device, shape
-        self.sizes = Sizes(shape, group, device.local_memory, device.name)
+        self.sizes = Sizes(shape, group, device.local_memory, device.name, tensor)
         self.program = Program(
-            device, policy_files(shape, name), self.sizes.defines() | rules.defines()
+            device, policy_files(shape, variant), self.sizes.defines() | rules.defines()
         )
-        self.kernel = self.program.kernel(f"rollout_{name}")
+        self.kernel = self.program.kernel("rollout_group" if group else "rollout_lanes")
 
     def over(self, n: int) -> tuple[tuple[int], tuple[int]]:
         """Return global and local size of n items or more.

@@ -19,7 +19,7 @@ from backtest.agent.scenario_weights import NORM_EPS, ScenarioWeights
 from backtest.agent.weights import N_BAR
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.rollout.program import RolloutProgram
-from opencl.rollout.sizes import SUM_LANES
+from opencl.rollout.sizes import SUM_LANES, WARP
 from opencl.rollout.skills import step_bank
 from opencl.rollout.tables import FLOAT, Layer, dense
 
@@ -191,10 +191,12 @@ class ScenarioTables:
         self.table = empty(self.made.device, (*shape, self.made.sizes.bar_row), np.float32)
         banks = any(table.bank is not None for table in self.tables)
         self.found = empty(self.made.device, shape, np.int8) if banks else None
-        self.whole = whole
-        self.forecasts.allocate(whole or bars, self.width)
+        # forecasts of the whole tape outlast the launch, those of one forecaster
+        alone = len({table.weights.forecaster.digest for table in self.tables}) == 1
+        self.whole = whole if alone else 0
+        self.forecasts.allocate(self.whole or bars, self.width)
 
-    def fill(self, queue: Any, first: int, bars: int) -> list[Any]:
+    def fill(self, queue: Any, first: Sequence[int], bars: int) -> list[Any]:
         """Enqueue forecasts, then every table."""
         import pyopencl as cl
 
@@ -202,11 +204,15 @@ class ScenarioTables:
             size = len(self.tables) * bars
             cl.enqueue_fill_buffer(queue, self.found.buffer, np.int8(MISS), 0, size)
         events: list[Any] = []
-        stretch = (0, self.whole) if self.whole else (first, bars)
         for i in self.order:
+            at = first[i]
+            rows = min(bars, self.x.shape[0] - at)
+            if rows <= 0:
+                continue
+            stretch = (0, self.whole) if self.whole else (at, rows)
             forecaster = self.tables[i].weights.forecaster
             events += self.forecasts.compute(queue, forecaster, *stretch)
-            events += self._fill(queue, self.tables[i], first, i * bars, bars)
+            events += self._fill(queue, self.tables[i], at, i * bars, rows)
         return events
 
     def _fill(self, queue: Any, table: _Table, first: int, row: int, bars: int) -> list[Any]:
@@ -251,6 +257,10 @@ class ScenarioTables:
                 NORM_EPS,
             )
         )
+        if made.sizes.tensor:
+            places = made.across(WARP * shape.scenarios, bars)
+            rows = np.int32(row), np.int32(bars)
+            events.append(kernel("bar_operands")(queue, *places, out.buffer, *rows))
         return events
 
     def _search(

@@ -11,9 +11,18 @@ from backtest.market.layout import BRANCHES, N_PORTFOLIO
 from opencl.rollout.shape import Shape
 
 LANES = 16  # episodes a work-item on a CPU; the width of float16
-TILE = 32  # most episodes a work-group on a GPU
+TILE = 64  # most episodes a work-group on a GPU
+BLOCK = 17  # most neurons whose sums of four episodes an item keeps in registers
+WARP = 32  # work-items that a tensor core's instruction joins
+REGISTERS = 0
+PASS = 7
+TILES = 1
+WARPS = 13  # most of a work-group: with more, not every one could keep a head's weights
 BARS_PER_ITEM = 8  # bars a work-item of bar_dense
 SUM_LANES = 64  # of an ordered sum
+MMA = 16  # rows of a tensor core's tile, and what it sums over
+TOKENS = WARP * 4  # words of one scenario's tokens as tensor cores read them
+QUERY_TENSOR = 2 * WARP * 4  # words of the weights of one scenario's queries of one group, likewise
 GUESS = N_PORTFOLIO + len(CALENDAR) + 1  # what a task context is linear in, and 1
 QUERY_WIDTH = 8  # floats a packed query element: a bias and up to seven weights
 
@@ -24,7 +33,10 @@ class Sizes:
     Attributes:
         shape: of the networks.
         group: for `rollout_group`, not `rollout_lanes`.
-        head: rows of an action's head, padded.
+        tensor: with layers for tensor cores.
+        head: columns of an action's head, padded.
+        block: neurons of the second layer, and atoms, that an item sums at a time.
+        shares: items that share the second layer of an episode.
         items: work-items a work-group.
         hidden: widths of the trunk's layers, padded.
         slots: skills of a bank, padded.
@@ -33,13 +45,17 @@ class Sizes:
         calendar_at: first calendar query of a bar in a table, behind the tokens.
         share_at: first scenario weight of a bar in a table.
         input_at: first float that calendar queries read of a bar, in a table.
+        tokens_at: first token as tensor cores read it of a bar, in a table.
         bar_row: floats of a bar in a table.
         past: neurons that later steps' sums need of earlier steps, 0 without a stack.
         chunk: scenarios whose interpretations lie in local memory together.
+        room: rows of local memory for these and for the search of a task bank, behind those of h.
         tile: episodes that one work-group, or the one work-item, walks.
     """
 
-    def __init__(self, shape: Shape, group: bool, local_memory: int, device: str) -> None:
+    def __init__(
+        self, shape: Shape, group: bool, local_memory: int, device: str, tensor: bool = False
+    ) -> None:
         """Compute all sizes.
 
         Args:
@@ -47,34 +63,43 @@ class Sizes:
             group: for `rollout_group`.
             local_memory: bytes a work-group.
             device: its name, for the message.
+            tensor: with layers for tensor cores.
 
         Raises:
             DeviceError: the network does not fit the device's local memory.
         """
-        self.shape, self.group = shape, group
-        self.head = 64 * -(-shape.atoms // 64) if group else 4 * -(-shape.atoms // 4)
-        self.items = max(128, self.head) if group else 1
-        if group and self.items % self.head:
-            self.items = self.head
+        self.shape, self.group, self.tensor = shape, group or tensor, tensor
         first, second = shape.hidden
         scenario = shape.kind == "scenario"
-        # add_lanes writes four outputs at a time
-        self.hidden = (4 * -(-first // 4) if scenario else first, 4 * -(-second // 4))
-        self.slots = 4 * -(-shape.slots // 4)  # search_lanes reads four keys at a time
-        self.task_row = SUM_LANES * -(-shape.task_dim // SUM_LANES)
-        self.step_row = SUM_LANES * -(-shape.step_dim // SUM_LANES)
+        # lanes and items take four neurons at a time, tensor cores two blocks of 16
+        width = 2 * MMA if tensor else 4
+        self.hidden = (up(first, width), up(second, width))
+        second = self.hidden[1]
+        heads = len(shape.heads)
+        least = max(heads, -(-second // BLOCK))  # items that share an episode
+        self.block = -(-second // least), -(-shape.atoms // -(-shape.atoms // BLOCK))
+        self.shares = -(-second // self.block[0])
+        self.head = up(shape.atoms, 8 if tensor else self.block[1] if group else 4)
+        self.slots = up(shape.slots, 4)  # search_lanes reads four keys at a time
+        self.task_row = up(shape.task_dim, SUM_LANES)
+        self.step_row = up(shape.step_dim, SUM_LANES)
         self.calendar_at = shape.step_dim
         self.share_at = shape.step_dim + shape.task_dim // 3
         self.input_at = self.share_at + shape.scenarios
         # gather reads up to three floats beyond what it wants
-        self.bar_row = 4 * -(-(self.input_at + len(CALENDAR)) // 4) + 4 if scenario else first
+        self.tokens_at = up(self.input_at + len(CALENDAR), 4) + 4
+        self.bar_row = self.tokens_at if scenario else self.hidden[0]
+        if scenario and tensor:
+            self.bar_row += shape.scenarios * TOKENS
         self.past = (shape.stack_size - 1) * self.hidden[0]
-        self.chunk, self.tile = self._tile(local_memory, device) if group else (0, LANES)
+        self.items, self.chunk, self.room, self.tile = 1, 0, 1, LANES
+        if self.group:
+            self.tile = self._tile(local_memory, device)
 
     def defines(self) -> dict[str, int]:
         """Return the constants the kernels are specialised to, by name."""
         shape, (first, second) = self.shape, self.hidden
-        inputs = shape.stack_size * shape.task_dim
+        columns = self.trunk_columns
         sizes = {
             "HIDDEN1": first,
             "HIDDEN2": second,
@@ -85,12 +110,18 @@ class Sizes:
             "AUX_COLUMN": AUX_COLUMN,
             "BARS_PER_ITEM": BARS_PER_ITEM,
             "BAR_ROW": self.bar_row,
-            "W1_SIZE": first * (inputs or N_PORTFOLIO),
-            "QUERY_SIZE": 2 * shape.scenarios * shape.latent * QUERY_WIDTH,
+            "W1_SIZE": self._first_layer(),
+            "W2_SIZE": first * second // 2 if self.tensor else first * columns,
+            "B2_SIZE": columns,
+            "W3_SIZE": len(shape.heads) * self.head * second // (2 if self.tensor else 1),
+            "Z_SIZE": 2 if self.tensor else self.head if self.group else shape.atoms,
+            "QUERY_SIZE": self.query_at
+            + (2 * shape.scenarios * QUERY_TENSOR if self.tensor else 0),
             "PAST_SIZE": max(self.past, 1),
             "SLOTS": self.slots,
             "TASK_ROW": self.task_row,
             "GUESS": GUESS,
+            "LEARNED": sum(1 << i for i, name in enumerate(BRANCHES) if name in shape.learned),
             **{f"LEARNS_{name.upper()}": int(name in shape.learned) for name in BRANCHES},
         }
         if shape.kind == "scenario":
@@ -107,38 +138,139 @@ class Sizes:
                 "CALENDAR_AT": self.calendar_at,
                 "SHARE_AT": self.share_at,
                 "INPUT_AT": self.input_at,
+                "TOKENS_AT": self.tokens_at,
+                "QUERY_TENSOR_AT": self.query_at,
                 "N_CALENDAR": len(CALENDAR),
                 "BALANCE_MASK": _mask(BALANCE),
                 "POSITION_MASK": _mask(POSITION),
             }
         if not self.group:
             return sizes | {"LANES": LANES}
-        row, rows = self.tile + 4, max(first, self.items)
-        sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": row, "LOGIT_ROWS": rows}
-        sizes |= {"ROOM_ROWS": self._room(self.chunk), "CHUNK": self.chunk}
-        # sums whose lanes, four episodes of each item, fit where h1 will be
-        return sizes | {"SEARCH_BLOCK": rows * row // (4 * (self.items + 1))}
+        row = self.tile + 4
+        sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": row, "REGISTERS": REGISTERS}
+        sizes |= {"F_ROWS": self._states(self.tile)}
+        sizes |= {"ROOM_ROWS": self.room, "CHUNK": self.chunk}
+        if self.tensor:
+            steps = max(first, second) // MMA
+            sizes |= {
+                "WARPS": self.items // WARP,
+                "H_STEPS": steps,
+                "HEAD_PASS": PASS,
+                "HEAD_TILES": TILES,
+                "H_SIZE": self.tile // MMA * steps * WARP,
+            }
+        else:
+            sizes |= {
+                "H_SIZE": max(first, second) * row,
+                "TRUNK_BLOCK": self.block[0],
+                "TRUNK_SHARES": self.shares,
+                "HEAD_BLOCK": self.block[1],
+                "ENCODE_BLOCK": self.encode_columns * self.tile // 4 // self.items,
+            }
+        inside, floats = self._search_in_h(self.tile), self._search_floats(self.tile)
+        room = self._hidden_rows(self.tile) if inside else self.room
+        # sums whose lanes, four episodes of 64 items, fit behind the rows of totals
+        blocks = 1 + (room * row - sum(floats)) // floats[1]
+        return sizes | {"SEARCH_IN_H": int(inside), "SEARCH_BLOCK": blocks}
 
-    def _room(self, chunk: int) -> int:
-        """Return the rows of local memory that h2, interpretations and sums take turns in."""
-        searched = self.slots + GUESS if self.slots else 0
-        return max(self.hidden[1], 3 * self.shape.latent * chunk, searched)
+    @property
+    def trunk_columns(self) -> int:
+        """Outputs of the second layer as its weights are packed."""
+        tiled = self.group and not self.tensor
+        return self.block[0] * self.shares if tiled else self.hidden[1]
 
-    def _tile(self, local_memory: int, device: str) -> tuple[int, int]:
-        """Return scenarios a chunk and episodes a work-group."""
+    @property
+    def operands(self) -> int:
+        """Registers that hold a head's weights for tensor cores."""
+        return self.head // 8 * (self.hidden[1] // MMA) * 2
+
+    def _items(self, tile: int) -> int:
+        """Return the work-items of a work-group."""
+        heads = len(self.shape.heads)
+        if self.tensor:
+            return WARP * min(max(heads, tile // WARP), WARPS)
+        # the search of a task bank gives 64 items to an episode
+        return up(max(heads, self.shares) * tile // 4, 64 if self.slots else WARP)
+
+    def _states(self, tile: int) -> int:
+        """Return the rows of local memory for portfolio states, then action values."""
+        heads = len(self.shape.heads)
+        return max(N_PORTFOLIO, heads + (self._items(tile) // WARP if self.tensor else 0))
+
+    @property
+    def encode_columns(self) -> int:
+        """Outputs of the scenario network's first layer as its weights are packed."""
+        return up(self.hidden[0], self.items // (self.tile // 4))
+
+    @property
+    def query_at(self) -> int:
+        """Floats of the queries' plain weights, before those for tensor cores."""
+        return 2 * self.shape.scenarios * self.shape.latent * QUERY_WIDTH
+
+    def _search_floats(self, tile: int) -> tuple[int, int]:
+        """Return the floats that a search needs: totals with a list of episodes, lanes of sums."""
+        lanes = 4 * (SUM_LANES * (self.items // SUM_LANES) + 4)
+        return (self.slots + GUESS + 1) * (tile + 4), lanes
+
+    def _search_in_h(self, tile: int) -> bool:
+        """Return whether a search finds room where the activations will be."""
+        return sum(self._search_floats(tile)) <= self._hidden_rows(tile) * (tile + 4)
+
+    def _first_layer(self) -> int:
+        """Return the floats of a policy's first layer."""
+        shape, first = self.shape, self.hidden[0]
+        if shape.kind == "mlp":
+            return first * (MMA // 2 if self.tensor else N_PORTFOLIO)
+        if self.tensor:
+            return first * 3 * shape.scenarios * MMA // 2
+        if self.group:
+            return (
+                self.encode_columns * shape.stack_size * 3 * shape.scenarios * up(shape.latent, 4)
+            )
+        return first * shape.stack_size * shape.task_dim
+
+    def _hidden_rows(self, tile: int) -> int:
+        """Return the rows of tile + 4 floats that the activations take."""
+        hidden = max(self.hidden)
+        return hidden * tile // (2 * (tile + 4)) if self.tensor else hidden
+
+    def _room(self, tile: int) -> tuple[int, int]:
+        """Return scenarios at a time, and the rows of local memory that encoding needs beside h."""
+        if self.shape.kind == "mlp":
+            return 0, 1
+        searched = 1
+        if self.slots and not self._search_in_h(tile):
+            searched = -(-sum(self._search_floats(tile)) // (tile + 4))
+        if self.tensor:  # half the sums of one warp of each 16 episodes
+            return 1, max(searched, -(-tile * max(self.hidden) // (2 * (tile + 4))))
+        width = 3 * up(self.shape.latent, 4)
+        chunk = min(max(1, self.items // tile), self.shape.scenarios)
+        return chunk, max(searched, (chunk - self._hidden_rows(tile) // width) * width)
+
+    def _tile(self, local_memory: int, device: str) -> int:
+        """Return episodes a work-group; set its items, scenarios a chunk, and room."""
         first, second = self.hidden
-        width = 3 * self.shape.latent
-        # as many scenarios at a time as fit where h2 will be
-        chunk = min(max(1, second // width), self.shape.scenarios) if width else 0
-        rows = max(first, self.items) + self._room(chunk) + N_PORTFOLIO + len(self.shape.heads)
-        for tile in (TILE, 16, 8, 4):
-            if tile <= TILE and rows * (tile + 4) * 4 + 8 * tile <= local_memory:
-                return chunk, tile
+        hidden = max(first, second)
+        for tile in (TILE, 32, 16, 8, 4):
+            if tile > TILE or (self.tensor and tile % MMA):
+                continue
+            self.items = self._items(tile)
+            self.chunk, self.room = self._room(tile)
+            h = hidden * (2 * tile if self.tensor else 4 * (tile + 4))
+            # more than one float an episode: its place, number, slot, and two steps' draws
+            rows = self.room + self._states(tile)
+            if h + rows * (tile + 4) * 4 + 24 * tile <= local_memory:
+                return tile
         raise DeviceError(
-            f"{device}: hidden layers {first}, {second} need {rows * 32} bytes of local memory, "
-            f"there are {local_memory}; use a smaller network.hidden"
-            f"{' or network.latent' if width else ''}, or device = cpu"
+            f"{device}: hidden layers {first}, {second} need {(hidden + rows) * 32} bytes "
+            f"of local memory, there are {local_memory}; use a smaller network.hidden"
+            f"{' or network.latent' if self.shape.latent else ''}, or device = cpu"
         )
+
+
+def up(n: int, step: int) -> int:
+    """Return the least multiple of step that is n or more."""
+    return step * -(-n // step)
 
 
 def _mask(places: Sequence[int]) -> int:

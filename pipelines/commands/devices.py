@@ -26,20 +26,25 @@ DeviceName = Annotated[
     typer.Option("--device", metavar="NAME", help="auto, gpu, cpu, or a part of a device's name."),
 ]
 PARTS = 13  # progress reports of a verification
-DEVICE_COLUMNS = ("", "kind", "name", "platform", "driver", "units", "memory", "float32")
+DEVICE_COLUMNS = (
+    *("", "kind", "name", "platform", "driver", "units", "memory", "float32"),
+    "to torch",
+)
 
 
 def devices(json: JsonFile = None) -> None:
     """List the OpenCL devices, the one that `auto` takes first, and whether they are exact.
 
     float32 is exact where additions, products, quotients and roots have the bits of NumPy: then
-    every market column equals the definition.
+    every market column equals the definition. "to torch" is how experience reaches the learner on
+    its torch device, tried on the spot.
     """
     from opencl.devices import all_devices, select
+    from opencl.exchange import way_to_torch
 
     if not all_devices():
         select()  # says what is missing and which command installs it
-    found = [device.describe() for device in all_devices()]
+    found = [device.describe() | {"exchange": way_to_torch(device)} for device in all_devices()]
     rows = []
     for place, device in enumerate(found):
         exact = {True: "exact", False: f"not exact: {', '.join(device['inexact'])}"}
@@ -53,9 +58,13 @@ def devices(json: JsonFile = None) -> None:
                 device["compute_units"],
                 f"{device['global_memory'] / 2**30:.1f} GiB",
                 device["problem"] or exact[device["correctly_rounded"]],
+                f"{device['exchange']['way']} ({device['exchange']['learner']})",
             )
         )
     table(DEVICE_COLUMNS, rows)
+    for device in found:
+        if device["exchange"]["reason"]:
+            say(f"{device['name']}, {device['exchange']['way']}: {device['exchange']['reason']}")
     write_figures(json, {"devices": found})
 
 

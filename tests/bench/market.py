@@ -29,7 +29,8 @@ GPU_ENVS, CPU_ENVS = (2048, 16_384, 131_072, 1_048_576), (1024, 4096, 16_384)
 GOAL_ENVS = {"gpu": 131_072, "cpu": 4096}
 GPU_STRATEGIES, CPU_STRATEGIES = (16_384, 131_072), (4096,)
 SAMPLE = 64  # episodes compared with NumPy
-# A step reads one bar and one forecast, and writes one reward; the state stays in registers.
+# A step reads one bar and one forecast, out of the caches where episodes share bars, and writes one
+# reward; the state stays in registers.
 BYTES = BAR.dtype.itemsize + 4 + 4
 # A strategy's step reads its target and writes its equity; the bar is the same for all of them.
 STRATEGY_BYTES = 4 + 4
@@ -71,7 +72,6 @@ def _kernel(device: Device, tape: Tape, n: int, formula: Formula, quick: bool) -
 
     kernel, wall = device_seconds(launch), wall_seconds(lambda: launch().wait())
     rate, operations = n * steps / kernel, step_operations(tape)
-    shares = share(device, "fp32", rate * operations), share(device, "bandwidth", rate * BYTES)
     name = formula.name.lower()
     aimed = formula == Formula.CALIBRATED and n == GOAL_ENVS.get(device.kind)
     return Row(
@@ -84,7 +84,7 @@ def _kernel(device: Device, tape: Tape, n: int, formula: Formula, quick: bool) -
         series=f"market, {name} reward",
         axis="envs",
         x=n,
-        roofline="; ".join(filter(None, shares)),
+        roofline=share(device, "fp32", rate * operations),
         goal=f"env_{device.kind}" if aimed else "",
     )
 

@@ -9,7 +9,7 @@ import pytest
 from backtest.market.layout import TOTALS, Formula
 from opencl.devices import select
 from tests.bench import __main__ as bench
-from tests.bench import bank, market, rollout, scenario
+from tests.bench import bank, market, rollout, scenario, transfer
 from tests.bench.operations import Counting, step_operations
 from tests.bench.rows import Row
 from tests.bench.scene import gaussian_tape
@@ -17,14 +17,14 @@ from tests.bench.scene import gaussian_tape
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    for module in (market, rollout, scenario):
+    for module in (market, rollout, scenario, transfer):
         monkeypatch.setattr(module, "GPU_ENVS", (64, 128))
         monkeypatch.setattr(module, "CPU_ENVS", (64, 128))
         monkeypatch.setattr(module, "BARS", 2000)
     for name in ("GPU_STRATEGIES", "CPU_STRATEGIES"):
         monkeypatch.setattr(market, name, (64,))
     monkeypatch.setattr(market, "_steps", lambda device, n, quick: 64)
-    for module in (rollout, scenario):
+    for module in (rollout, scenario, transfer):
         monkeypatch.setattr(module, "HIDDEN", (20, 20))  # a compiler unrolls 16 and takes long
         monkeypatch.setattr(module, "ATOMS", 11)
     monkeypatch.setattr(scenario, "SIZES", {"tiny": (2, 3, 4)})
@@ -35,7 +35,7 @@ def small(monkeypatch):
 
 def test_one_command_measures_everything(monkeypatch, tmp_path, capsys):
     path = tmp_path / "figures.json"
-    parts = ("market", "rollout", "scenario", "bank")
+    parts = ("market", "rollout", "scenario", "transfer", "bank")
     only = [word for part in parts for word in ("--only", part)]
     monkeypatch.setattr(sys, "argv", ["x", "--quick", "--json", str(path), *only])
     assert bench.main() == 0
@@ -46,6 +46,7 @@ def test_one_command_measures_everything(monkeypatch, tmp_path, capsys):
     assert any("calibrated" in name for name in names)
     assert any("composite" in name for name in names)
     assert any("torch" in name for name in names)
+    assert sum("copies" in name for name in names) == 1
     assert sum("both banks" in name for name in names) == 1
     assert [name.split(",")[0] for name in names[-3:]] == ["retrieval", "updates", "updates"]
     assert all(row["figure"] > 0 for row in written["rows"])
@@ -91,6 +92,17 @@ def test_a_wrong_part_ends_with_its_name_and_exit_code_1(monkeypatch, capsys):
     shown = capsys.readouterr().out.splitlines()
     assert shown[-1] == "FAIL bank: slots differ; not timed"
     assert any("market" in line for line in shown[:-1])
+
+
+def test_a_way_that_hands_over_other_numbers_is_not_timed(monkeypatch):
+    ways = transfer._ways(select())
+    monkeypatch.setattr(transfer, "_ways", lambda device: ways)
+    real = ways[-1].finish
+    monkeypatch.setattr(
+        ways[-1], "finish", lambda *given: {k: v * 0 for k, v in real(*given).items()}
+    )
+    with pytest.raises(AssertionError, match=f"by {ways[-1].way} differs; not timed"):
+        transfer.run(select(), quick=True)
 
 
 def test_a_missing_package_is_said_and_not_hidden(monkeypatch):

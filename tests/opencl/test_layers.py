@@ -1,7 +1,15 @@
-"""layers_lanes.cl and layers_group.cl: dense layers and expected values, function by function."""
+"""Layers of all three kinds: dense layers and expected values, function by function."""
+
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from backtest.agent.random_policy import random_policy
+from opencl.rollout import Shape
+from opencl.rollout.packing import pack
+from opencl.rollout.sizes import Sizes
+from opencl.tensor_probe import has_tensor_cores
 from tests.opencl.wrapping import evaluate
 
 ATOMS = 11
@@ -46,44 +54,77 @@ __kernel void test_lanes(__global const float *weight, __global const float *bia
     np.testing.assert_allclose(expected, mean_return(logits[:ATOMS], z), rtol=1e-5)
 
 
-def test_store_row_accumulate_and_expected_local(device_program):
-    wrappers = """
-__kernel void test_group(__global const float *weight, __global const float *in,
-                         __global const float *z, __global float *out, __global float *expected)
+GROUP = """
+__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void test_group(
+    __global const float *w2, __global const float *b2, __global const float *w3,
+    __global const float *b3, __global const float *z, __global const float *in,
+    __global float *values)
 {
-    __local float shared[ATOMS * ROW] __attribute__((aligned(16))); // one work-item
-    float sum[TILE];
-    for (int k = 0; k < ATOMS; k++) {
-        for (int e = 0; e < TILE; e++) {
-            sum[e] = in[k * TILE + e];
-        }
-        store_row(shared + k * ROW, sum, -4.0f);
+    __local hidden_t h[H_SIZE] __attribute__((aligned(16)));
+    __local float q[N_HEADS * ROW] __attribute__((aligned(16)));
+    Policy p;
+    p.w2 = w2;
+    p.b2 = b2;
+    p.w3 = w3;
+    p.b3 = b3;
+    p.z = z;
+    for (int i = get_local_id(0); i < HIDDEN1 / 2 * TILE; i += GROUP) {
+        const int n = 2 * (i / TILE);
+        STORE(h, n, i % TILE, in[n * TILE + i % TILE], in[(n + 1) * TILE + i % TILE]);
     }
-    for (int e = 0; e < TILE; e++) {
-        sum[e] = 1.0f;
-    }
-    for (int k = 0; k < ATOMS; k++) {
-        accumulate(sum, weight[k], shared + k * ROW);
-    }
-    for (int e = 0; e < TILE; e++) {
-        out[e] = sum[e];
-        expected[e] = expected_local(shared + e, z);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    trunk(&p, h);
+    heads(&p, h, q);
+    for (int i = get_local_id(0); i < N_HEADS * TILE; i += GROUP) {
+        values[i] = q[i / TILE * ROW + i % TILE];
     }
 }
 """
-    sizes = {"ATOMS": ATOMS, "TILE": 8, "ROW": 12}
-    program = device_program(["layers_group.cl"], wrappers, sizes)
-    draw = np.random.default_rng(62)
-    weight, logits, z = (
-        draw.normal(0, 3, shape).astype(np.float32) for shape in (ATOMS, (ATOMS, 8), ATOMS)
+STORE = """
+#define STORE(h, n, e, low, high) h[(n) * ROW + (e)] = low; h[((n) + 1) * ROW + (e)] = high
+"""
+
+
+@pytest.mark.parametrize("variant", ["group", "tensor"])
+def test_trunk_and_heads(device, device_program, monkeypatch, variant):
+    """Weights are multiples of 1/16 and activations of 1/4: bf16 holds both, and the sums."""
+    if variant == "tensor" and not has_tensor_cores(device):
+        pytest.skip("needs an NVIDIA GPU's tensor cores")
+    monkeypatch.setattr("opencl.rollout.sizes.TILE", 16)
+    shape = Shape((20, 30), 19, ("direction", "urgency"))  # no size divides anything
+    sizes = Sizes(shape, True, 2**15, "", tensor=variant == "tensor")
+    draw = np.random.default_rng(63)
+
+    def steps(low, high, size, unit):
+        return (draw.integers(low, high, size) * unit).astype(np.float32)
+
+    policy = replace(
+        random_policy((20, 30), 19),
+        W2=steps(-3, 4, (30, 20), 1 / 16) * (draw.random((30, 20)) < 0.3),
+        b2=steps(-4, 4, 30, 1 / 4),
+        W_head=steps(-4, 5, (13 * 19, 30), 1 / 16),
+        b_head=steps(-4, 5, 13 * 19, 1 / 16),
     )
-    out, expected = evaluate(
-        program, "test_group", 1, weight, logits, z,
-        out=[np.empty(8, np.float32), np.empty(8, np.float32)],
+    packed = {name: array[0] for name, array in pack(sizes, [policy]).items()}
+    first = np.zeros((sizes.hidden[0], 16), np.float32)
+    first[:20] = steps(0, 5, (20, 16), 1 / 4)
+    files = ["rollout.cl", "layers_group.cl"]
+    store = STORE
+    if variant == "tensor":
+        files = ["rollout.cl", "tensor.cl", "layers_tensor.cl"]
+        store = "#define STORE store_pair"
+    program = device_program(files, store + GROUP, sizes.defines())
+    (seen,) = evaluate(
+        program, "test_group", sizes.items,
+        *(packed[name] for name in ("w2", "b2", "w3", "b3", "z")), first,
+        out=[np.empty((7, 16), np.float32)], group=sizes.items,
     )  # fmt: skip
-    logits = np.maximum(logits, -4)  # what store_row kept
-    np.testing.assert_allclose(out, 1 + weight @ logits, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(expected, mean_return(logits, z), rtol=1e-5)
+    second = np.maximum(policy.W2 @ first[:20] + policy.b2[:, None], 0)
+    logits = (policy.W_head @ second + policy.b_head[:, None]).reshape(13, 19, 16)[shape.heads]
+    wanted = np.stack([mean_return(head, policy.z) for head in logits])
+    # of tensor cores: log2(e) times a weight is rounded to bf16, so by 2^-9 at most
+    limit = 1e-5 if variant == "group" else 2**-7
+    np.testing.assert_allclose(seen, wanted, rtol=0, atol=limit * np.abs(policy.z).max())
 
 
 def mean_return(logits, z):

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opencl.devices import all_devices
+from opencl.exchange import way_to_torch
 from opencl.verify import Row, Verification
 from pipelines import cli
 from pipelines.commands import devices
@@ -33,6 +34,16 @@ def test_devices_lists_them_and_says_which_one_auto_takes(tmp_path):
     assert [device["name"] for device in found] == [device.name for device in all_devices()]
     assert done.stdout.splitlines()[2].startswith("auto")
     assert found[0]["name"] in done.stdout.splitlines()[2]
+    way = found[0]["exchange"]
+    assert way == way_to_torch(all_devices()[0])
+    assert "to torch" in done.stdout
+
+
+def test_devices_says_why_no_faster_way_to_torch_was_taken(monkeypatch):
+    slow = {"learner": "cuda:0", "way": "copies", "reason": "no pinned: the driver refuses"}
+    monkeypatch.setattr("opencl.exchange.way_to_torch", lambda device: slow)
+    name = all_devices()[0].name
+    assert f"{name}, copies: no pinned: the driver refuses" in invoke("devices").stdout
 
 
 def test_no_device_says_what_to_install(monkeypatch):

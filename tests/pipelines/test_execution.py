@@ -95,14 +95,14 @@ def test_appended_bars_add_folds_and_leave_the_others_alone(copy, reference):
 
 def test_a_fold_that_fails_is_recorded_and_the_next_run_makes_it(tmp_path, reference, monkeypatch):
     experiment = runs.study(tmp_path / "lake", reference.source)
-    real, events = opencl.fold_result.evaluate_fold, []
+    real, events = opencl.fold_result.evaluate_folds, []
 
-    def broken(study, instrument, key, run_id):
-        if key == runs.FOLDS[0]:
+    def broken(study, instrument, keys, run_id):
+        if runs.FOLDS[0] in keys:
             raise DataError("bar 7 is broken")
-        return real(study, instrument, key, run_id)
+        return real(study, instrument, keys, run_id)
 
-    monkeypatch.setattr(opencl.fold_result, "evaluate_fold", broken)
+    monkeypatch.setattr(opencl.fold_result, "evaluate_folds", broken)
     outcome = runs.run(experiment, tell=events.append)
     assert outcome.status == "failed" and not outcome.ok
     assert statuses(outcome) == ["failed", "made"]
@@ -114,7 +114,7 @@ def test_a_fold_that_fails_is_recorded_and_the_next_run_makes_it(tmp_path, refer
     assert "bar 7 is broken" in found[0]["reason"]
     assert query(experiment.lake, "SELECT status FROM run").rows == [{"status": "failed"}]
 
-    monkeypatch.setattr(opencl.fold_result, "evaluate_fold", real)
+    monkeypatch.setattr(opencl.fold_result, "evaluate_folds", real)
     outcome = runs.run(experiment)
     assert outcome.ok and statuses(outcome) == ["made", "kept"]
     assert runs.rows(experiment) == reference.rows

@@ -24,7 +24,7 @@ def test_a_stack_and_the_best_tokens_equal_numpy(scene, variant):
 @by_kernel
 def test_a_stack_survives_a_cut_walk(scene, variant):
     whole = scene.launch(scene.rollout(DEVICE, variant), **FEW)
-    budget = 12 * (whole.planned // BARS)
+    budget = 12 * (whole.planned["tables"] // BARS)
     launch = scene.launch(scene.rollout(DEVICE, variant, budget=budget), **FEW)
     assert len(launch.events) > 3
     same(whole.read(), launch.read())
