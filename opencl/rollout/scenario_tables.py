@@ -19,7 +19,7 @@ from backtest.agent.scenario_weights import NORM_EPS, ScenarioWeights
 from backtest.agent.weights import N_BAR
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.rollout.program import RolloutProgram
-from opencl.rollout.sizes import SUM_LANES, WARP
+from opencl.rollout.sizes import SUM_LANES, WARP, Sizes
 from opencl.rollout.skills import step_bank
 from opencl.rollout.tables import FLOAT, Layer, dense
 
@@ -131,6 +131,12 @@ class _Table:
     key_dim: int
 
 
+def bytes_of_a_bar(sizes: Sizes, tables: int, width: int) -> int:
+    """Return what a bar takes in so many tables, with forecasts of a forecaster of this width."""
+    scratch = sizes.shape.step_dim + 2 * width
+    return tables * (sizes.bar_row * FLOAT + 1) + scratch * FLOAT
+
+
 class ScenarioTables:
     """Tables of distinct pairs of weights and step bank."""
 
@@ -180,9 +186,7 @@ class ScenarioTables:
         )
         self.width = max(table.weights.forecaster.layers[0].shape[1] for table in self.tables)
         latent = made.shape.step_dim * FLOAT
-        self.bar_bytes = (
-            len(first) * (made.sizes.bar_row * FLOAT + 1) + latent + 2 * self.width * FLOAT
-        )
+        self.bar_bytes = bytes_of_a_bar(made.sizes, len(first), self.width)
         self.largest = max(len(first) * made.sizes.bar_row * FLOAT, latent)
 
     def allocate(self, bars: int, whole: int) -> None:
