@@ -21,7 +21,7 @@ inline void draw_group(__local char *drawn, __local const int *id, const float e
     }
 }
 
-#if REGISTERS > 0
+#if REGISTERS > 0 // the build option that says so gives way to a required size
 __kernel void rollout_group(
 #else
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(

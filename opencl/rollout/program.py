@@ -14,7 +14,7 @@ from backtest.errors import DeviceError
 from opencl.devices import Device
 from opencl.programs import Program
 from opencl.rollout.shape import Shape
-from opencl.rollout.sizes import Sizes
+from opencl.rollout.sizes import OPERANDS, Sizes
 from opencl.simulate import MARKET_FILES
 from opencl.tensor_probe import has_tensor_cores
 
@@ -22,17 +22,20 @@ BAR_GROUP = 64  # work-items a group of kernels over bars
 WIDTH = 16  # of them side by side in the fastest dimension, on a GPU
 
 TENSOR_KINDS = ("mlp",)  # of networks
-MOST_OPERANDS = 128  # registers of a lane that hold a head's weights; with more it would spill
 Kernels = Literal["lanes", "group", "tensor"]
 Variant = Literal["auto", "lanes", "group", "tensor"]  # auto: float32, as the device likes it
 
 
 @cache
 def rollout_program(
-    device: Device, shape: Shape, variant: Variant = "auto", tile: int | None = None
+    device: Device,
+    shape: Shape,
+    variant: Variant = "auto",
+    tile: int | None = None,
+    together: int = 4,
 ) -> RolloutProgram:
     """Return the compiled rollout of a device and network shape, one object for all calls."""
-    return RolloutProgram(device, shape, variant, tile)
+    return RolloutProgram(device, shape, variant, tile, together)
 
 
 def policy_files(shape: Shape, variant: Kernels) -> tuple[str, ...]:
@@ -80,8 +83,8 @@ def _obstacle(device: Device, shape: Shape) -> str | None:
         sizes = Sizes(shape, True, device.local_memory, device.name, tensor=True)
     except DeviceError as error:
         return str(error)
-    if sizes.operands > MOST_OPERANDS:
-        return f"a head of {shape.atoms} atoms on {shape.hidden[1]} neurons fills the registers"
+    if sizes.operands > 2 * OPERANDS:
+        return f"the weights of hidden layers {shape.hidden} do not fit the registers"
     return None
 
 
@@ -97,7 +100,12 @@ class RolloutProgram:
     """
 
     def __init__(
-        self, device: Device, shape: Shape, variant: Variant, tile: int | None = None
+        self,
+        device: Device,
+        shape: Shape,
+        variant: Variant,
+        tile: int | None = None,
+        together: int = 4,
     ) -> None:
         """Compile.
 
@@ -106,6 +114,7 @@ class RolloutProgram:
             shape: of the networks.
             variant: which kernel; auto takes the device's own in float32.
             tile: most episodes a work-group; None: as many as there is room for.
+            together: as for `Sizes`.
 
         Raises:
             DeviceError: the network does not fit the device's local memory.
@@ -114,9 +123,11 @@ class RolloutProgram:
             variant = "group" if device.kind == "gpu" else "lanes"
         group, tensor = variant != "lanes", variant == "tensor"
         self.device, self.shape = device, shape
-        self.sizes = Sizes(shape, group, device.local_memory, device.name, tensor, tile)
-        files, sizes = policy_files(shape, variant), self.sizes.defines()
-        self.program = Program(device, files, sizes, registers=self.sizes.registers)
+        self.sizes = Sizes(shape, group, device.local_memory, device.name, tensor, tile, together)
+        registers = self.sizes.registers if device.nvidia else 0
+        sizes = self.sizes.defines() | {"REGISTERS": registers}
+        files = policy_files(shape, variant)
+        self.program = Program(device, files, sizes, registers=registers)
         self.kernel = self.program.kernel("rollout_group" if group else "rollout_lanes")
 
     def over(self, n: int) -> tuple[tuple[int], tuple[int]]:

@@ -11,20 +11,22 @@ from backtest.market.layout import BRANCHES, N_PORTFOLIO
 from opencl.rollout.shape import Shape
 
 LANES = 16  # episodes a work-item on a CPU; the width of float16
-TILE = 64  # most episodes a work-group on a GPU
-TENSOR_TILE = 128  # the same with tensor cores
-LEAST_TILE = 16  # with fewer episodes a group reads weights for too few
-BLOCK = 13  # most neurons whose sums of eight episodes an item keeps in registers
-WARP = 32  # work-items that a tensor core's instruction joins
-REGISTERS = 0
-PASS = 7
-TILES = 1
-WARPS = 13  # most of a work-group: with more, not every one could keep a head's weights
 BARS_PER_ITEM = 8  # bars a work-item of bar_dense
 SUM_LANES = 64  # of an ordered sum
-MMA = 16  # rows of a tensor core's tile, and what it sums over
 GUESS = N_PORTFOLIO + len(CALENDAR) + 1  # what a task context is linear in, and 1
 QUERY_WIDTH = 8  # floats a packed query element: a bias and up to seven weights
+# On a GPU, by measurement (H200):
+TILE = 64  # most episodes a work-group
+LEAST_TILE = 16  # with fewer, a group reads the weights for too few episodes
+BLOCK = 13  # most neurons whose sums of eight episodes an item keeps in registers
+REGISTERS = 168  # most an item may use
+# The same for tensor cores:
+TENSOR_TILE = 128
+WARP = 32  # work-items that one instruction joins
+MMA = 16  # rows of its tile, and inputs that it sums over
+WARPS = 16  # on a multiprocessor, if an item uses TENSOR_REGISTERS
+TENSOR_REGISTERS = 128
+OPERANDS = 64  # registers that hold weights, most
 
 
 class Sizes:
@@ -38,6 +40,8 @@ class Sizes:
         block: neurons of the second layer, and atoms, that an item sums at a time.
         shares: items that share the second layer of an episode.
         items: work-items a work-group.
+        registers: most that one of them may use, 0 for no limit.
+        head_pass: blocks of eight atoms whose weights a warp holds at a time.
         hidden: widths of the trunk's layers, padded.
         slots: skills of a bank, padded.
         task_row: floats of a task context, padded.
@@ -59,6 +63,7 @@ class Sizes:
         device: str,
         tensor: bool = False,
         tile: int | None = None,
+        together: int = 4,
     ) -> None:
         """Compute all sizes.
 
@@ -69,11 +74,13 @@ class Sizes:
             device: its name, for the message.
             tensor: with layers for tensor cores.
             tile: most episodes a work-group; None: as many as pay.
+            together: work-groups that share a multiprocessor, 1, 2 or 4; for tensor cores.
 
         Raises:
             DeviceError: the network does not fit the device's local memory.
         """
         self.shape, self.group, self.tensor = shape, group or tensor, tensor
+        self.together = together
         first, second = shape.hidden
         scenario = shape.kind == "scenario"
         # lanes and items take four neurons at a time, tensor cores two blocks of 16
@@ -95,11 +102,13 @@ class Sizes:
         row = up(self.input_at + len(CALENDAR), 4) + 4
         self.bar_row = row if scenario else self.hidden[0]
         self.past = (shape.stack_size - 1) * self.hidden[0]
-        self.registers = REGISTERS
-        self.items, self.chunk, self.tile = 1, 0, LANES
+        blocks, most = self.head // 8, max(1, OPERANDS // (second // 8))
+        self.head_pass = -(-blocks // -(-blocks // most))
+        self.items, self.registers, self.chunk, self.tile = 1, 0, 0, LANES
         if self.group:
             self.chunk, self.tile = self._tile(local_memory, device, tile)
             self.items = self._items(self.tile)
+            self.registers = TENSOR_REGISTERS if tensor else REGISTERS
 
     def defines(self) -> dict[str, int]:
         """Return the constants the kernels are specialised to, by name."""
@@ -150,7 +159,7 @@ class Sizes:
         if not self.group:
             return sizes | {"LANES": LANES}
         row = self.tile + 4
-        sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": row, "REGISTERS": REGISTERS}
+        sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": row}
         sizes |= {"F_ROWS": self._states(self.tile)}
         sizes |= {"ROOM_ROWS": self._room(self.chunk), "CHUNK": self.chunk}
         if self.tensor:
@@ -158,7 +167,7 @@ class Sizes:
             return sizes | {
                 "WARPS": self.items // WARP,
                 "H_STEPS": steps,
-                "HEAD_PASS": PASS,
+                "HEAD_PASS": self.head_pass,
                 "MMA_TILES": min(2, self.tile // MMA),
                 "TRUNK_STEPS": -(-second // MMA // (self.items // WARP)),
                 "H_SIZE": self.tile // MMA * steps * WARP,
@@ -180,14 +189,17 @@ class Sizes:
 
     @property
     def operands(self) -> int:
-        """Registers that hold a head's weights for tensor cores."""
-        return self.head // 8 * (self.hidden[1] // MMA) * 2
+        """Registers that hold weights for tensor cores, at most at a time."""
+        share = self.hidden[0] * self.hidden[1] // (2 * self.items)
+        return max(self.head_pass * self.hidden[1] // 8, share)
 
     def _items(self, tile: int) -> int:
         """Return the work-items of a work-group."""
         heads = len(self.shape.heads)
         if self.tensor:
-            return WARP * max(WARPS, tile // WARP)
+            # every warp holds its share of the second layer's weights
+            share = self.hidden[0] * self.hidden[1] // (2 * WARP * OPERANDS)
+            return WARP * min(max(WARPS // self.together, tile // WARP, share), WARPS)
         # the search of a task bank gives 64 items to an episode
         return up(max(heads, self.shares) * tile // 8, 64 if self.slots else WARP)
 
@@ -201,12 +213,13 @@ class Sizes:
         searched = self.slots + GUESS if self.slots else 0
         return max(3 * self.shape.latent * chunk, searched, 1)
 
-    def tile_for(self, n: int, units: int) -> int:
-        """Return the tile with which n episodes fill this many multiprocessors, or the least."""
+    def tiling(self, n: int, units: int) -> tuple[int, int]:
+        """Return tile and together with which n episodes fill this many multiprocessors."""
         tile = self.tile
         while tile > LEAST_TILE and -(-n // tile) < units:
             tile //= 2
-        return tile
+        groups = -(-n // (tile * units)) if self.tensor else self.together
+        return tile, 1 if groups < 2 else 2 if groups < 4 else 4
 
     def _tile(self, local_memory: int, device: str, most: int | None) -> tuple[int, int]:
         """Return scenarios a chunk and episodes a work-group."""

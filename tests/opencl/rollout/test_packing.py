@@ -128,3 +128,18 @@ def test_a_gpu_has_room_for_the_original_sizes(monkeypatch, size, slots):
     assert c["SEARCH_BLOCK"] >= 1
     assert c["SEARCH_BLOCK"] * 4 * (c["GROUP"] + 1) <= c["H_SIZE"]
     assert max(3 * size[2] * c["CHUNK"], c["SLOTS"] + c["GUESS"]) <= c["ROOM_ROWS"]
+
+
+@pytest.mark.parametrize("tensor", [False, True])
+def test_tiles_fill_a_gpu_and_leave_no_item_without_registers(tensor):
+    """At 132 multiprocessors of 64 Ki registers and 48 KiB of local memory a group."""
+    shape = Shape((128, 128), 51, ("direction", "magnitude", "order", "urgency"))
+    sizes = Sizes(shape, True, 48 * 1024, "", tensor)
+    for n in (1, 2048, 4096, 16_384, 65_536, 2**20):
+        tile, together = sizes.tiling(n, 132)
+        assert tile == 16 or -(-n // tile) >= 132
+        made = Sizes(shape, True, 48 * 1024, "", tensor, tile, together)
+        assert made.tile == tile <= made.items
+        if tensor:
+            assert made.items * made.registers * together == 2**16
+    assert sizes.tiling(2**20, 132)[0] == sizes.tile == (128 if tensor else 64)
