@@ -82,6 +82,26 @@ def warning(name: str, passed: bool, text: str, **figures: Any) -> dg.AssetCheck
     )
 
 
+def over_folds(
+    names: Sequence[str], found: Mapping[str, Sequence[dg.AssetCheckResult]]
+) -> list[dg.AssetCheckResult]:
+    """Return one result a check for all folds of a run; what failed says in which fold.
+
+    Args:
+        names: of the checks.
+        found: their results by fold, each in this order.
+    """
+    if len(found) == 1:
+        return list(*found.values())
+    merged = []
+    for place, name in enumerate(names):
+        own = {key: results[place] for key, results in found.items()}
+        bad = [f"{key}: {one.description}" for key, one in own.items() if not one.passed]
+        text = "; ".join(bad) or f"holds in all {len(own)} folds"
+        merged.append(result(name, not bad, text))
+    return merged
+
+
 def skipped(names: Sequence[str], reason: str) -> list[dg.AssetCheckResult]:
     """Return results for a fold without anything to check."""
     return [result(name, True, f"skipped: {reason}") for name in names]

@@ -1,16 +1,16 @@
-"""fold_result: policies and baselines through a fold's test window, as Parquet and manifest."""
+"""fold_result: policies and baselines through test windows, as Parquet and manifests."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of an asset.
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import numpy as np
 
 from assets import checks, plots, tables
 from assets.partitions import Partitions
-from assets.resources import ExperimentResource, FoldStep, fold_step, record_execution
+from assets.resources import ExperimentResource, FoldStep, fold_steps, record_execution
 from assets.tables import Made
 from backtest import identity
 from backtest.evaluation.ablation import NONE
@@ -26,7 +26,10 @@ LABEL = ("policy_kind", "variant", "seed")
 
 
 def fold_result(partitions: Partitions) -> dg.AssetsDefinition:
-    """Return the asset; it reads the fold's own window, its policies and their skill banks."""
+    """Return the asset; it reads the fold's own window, its policies and their skill banks.
+
+    Many folds of an instrument are one run, and one rollout plays them.
+    """
 
     @dg.asset(
         name="fold_result",
@@ -37,6 +40,7 @@ def fold_result(partitions: Partitions) -> dg.AssetsDefinition:
             "skill_bank",
             dg.AssetDep("features", partition_mapping=partitions.test()),
         ],
+        backfill_policy=dg.BackfillPolicy.single_run(),
         pool="gpu",
         code_version=identity.code_hash()[: identity.ID_DIGITS],
         kinds={"opencl", "parquet"},
@@ -46,40 +50,50 @@ def fold_result(partitions: Partitions) -> dg.AssetsDefinition:
         ],
     )
     def evaluate(context: dg.AssetExecutionContext, experiment: ExperimentResource) -> Made:
-        from opencl.fold_result import evaluate_fold
+        from opencl.fold_result import evaluate_folds
 
-        step = fold_step(context, experiment)
-        if step.skipped:
-            results = checks.skipped(CHECKS, step.fold.reason)
-            return dg.MaterializeResult(metadata=step.metadata, check_results=results)
-        found = evaluate_fold(step.experiment, step.instrument, step.fold.key, step.run_id)
-        record_execution(context, step.experiment)
-        manifest, learned = found.manifest, list(found.chosen.values())
-        rows = [
-            {"policy": f"policy seed {seed}", "variant": variant, **metrics}
-            for (seed, variant), metrics in found.learned.items()
-        ]
-        rows += [{"policy": name, **metrics} for name, metrics in found.baselines.items()]
-        return dg.MaterializeResult(
-            metadata={
-                **step.metadata,
-                "dagster/row_count": manifest.files["equity"].rows,
-                "equity_and_baselines": equity_picture(step, found),
-                "metrics": tables.table(rows, ("policy", "variant", *SHOWN)),
-                "skill_ablation": tables.table(found.ablation),
-                "files": tables.table(
-                    [vars(file) for file in manifest.files.values()], ("path", "rows", "bytes")
-                ),
-                "path": dg.MetadataValue.path(manifest.folder),
-                **tables.figures({name: mean(learned, name) for name in SHOWN}),
-                **tables.figures(
-                    {f"buy_and_hold_{n}": found.baselines["buy_and_hold"][n] for n in SHOWN[:2]}
-                ),
-            },
-            check_results=check(step, found),
-        )
+        steps = fold_steps(context, experiment)
+        results = {}
+        for partition, step in steps.items():
+            if step.skipped:
+                context.add_asset_metadata(step.metadata, partition_key=partition)
+                results[partition] = checks.skipped(CHECKS, step.fold.reason)
+        for name in dict.fromkeys(step.instrument for step in steps.values()):
+            mine = {p: s for p, s in steps.items() if s.instrument == name and not s.skipped}
+            if not mine:
+                continue
+            first, keys = next(iter(mine.values())), [step.fold.key for step in mine.values()]
+            evaluated = evaluate_folds(first.experiment, name, keys, first.run_id)
+            for (partition, step), found in zip(mine.items(), evaluated, strict=True):
+                record_execution(context, step.experiment)
+                context.add_asset_metadata(shown(step, found), partition_key=partition)
+                results[partition] = check(step, found)
+        return dg.MaterializeResult(check_results=checks.over_folds(CHECKS, results))
 
     return evaluate
+
+
+def shown(step: FoldStep, found: "FoldResult") -> dict[str, Any]:
+    """Return what the UI shows of a fold's result."""
+    manifest, learned = found.manifest, list(found.chosen.values())
+    rows = [
+        {"policy": f"policy seed {seed}", "variant": variant, **metrics}
+        for (seed, variant), metrics in found.learned.items()
+    ]
+    rows += [{"policy": name, **metrics} for name, metrics in found.baselines.items()]
+    files = [vars(file) for file in manifest.files.values()]
+    held = found.baselines["buy_and_hold"]
+    return {
+        **step.metadata,
+        "dagster/row_count": manifest.files["equity"].rows,
+        "equity_and_baselines": equity_picture(step, found),
+        "metrics": tables.table(rows, ("policy", "variant", *SHOWN)),
+        "skill_ablation": tables.table(found.ablation),
+        "files": tables.table(files, ("path", "rows", "bytes")),
+        "path": dg.MetadataValue.path(manifest.folder),
+        **tables.figures({name: mean(learned, name) for name in SHOWN}),
+        **tables.figures({f"buy_and_hold_{name}": held[name] for name in SHOWN[:2]}),
+    }
 
 
 def check(step: FoldStep, found: "FoldResult") -> list[dg.AssetCheckResult]:

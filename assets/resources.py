@@ -152,16 +152,26 @@ class FoldStep:
 
 
 def fold_step(context: dg.AssetExecutionContext, opened: ExperimentResource) -> FoldStep:
-    """Return the fold of the step's partition.
+    """Return the fold of the step's only partition; see `fold_steps`."""
+    (step,) = fold_steps(context, opened).values()
+    return step
+
+
+def fold_steps(
+    context: dg.AssetExecutionContext, opened: ExperimentResource
+) -> dict[str, FoldStep]:
+    """Return the folds of the step's partitions, by partition key.
 
     Raises:
-        DataError: its instrument was not ingested.
+        DataError: an instrument was not ingested.
     """
-    experiment = opened.open()
-    instrument, key = parts(context.partition_key)
-    fold = experiment.fold(instrument, key)
-    fold_id = experiment.fold_id(instrument, fold)
-    return FoldStep(experiment, instrument, fold, fold_id, run_id(context))
+    experiment, found = opened.open(), {}
+    for partition in context.partition_keys:
+        instrument, key = parts(partition)
+        fold = experiment.fold(instrument, key)
+        fold_id = experiment.fold_id(instrument, fold)
+        found[partition] = FoldStep(experiment, instrument, fold, fold_id, run_id(context))
+    return found
 
 
 def run_id(context: dg.AssetExecutionContext) -> str:

@@ -26,9 +26,10 @@ from backtest.lake import read_json
 from backtest.market.layout import Array
 from opencl.collector import greedy
 from opencl.out_of_sample import OutOfSample
+from opencl.plays import Played
 from opencl.rollout import Rollout
 from opencl.training import shape
-from opencl.variants import Played, SeedSummary
+from opencl.variants import SeedSummary
 
 FINAL = -1  # epoch of the row of the finished policy
 
@@ -38,7 +39,7 @@ class Reference:
     """The same fold and seed without alpha."""
 
     fold_id: str
-    summary: Mapping[str, Any]  # of `opencl.training.train_seed`
+    summary: Mapping[str, Any]  # of `opencl.seed_training.train_seed`
     policy: Policy
 
 

@@ -1,9 +1,14 @@
-"""Arrays on a device. Always copies: a shared host pointer goes stale on some NVIDIA systems."""
+"""Arrays on a device, copied there and back.
+
+What kernels write for the learner goes by `opencl.exchange`, which may share memory instead.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from math import prod
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -77,22 +82,47 @@ def empty(device: Device, shape: int | tuple[int, ...], dtype: npt.DTypeLike) ->
     return _allocate(device, shape, np.dtype(dtype), "READ_WRITE")
 
 
+def size_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Return the bytes of an array's buffer; OpenCL has no empty one."""
+    return max(prod(shape) * dtype.itemsize, 4)
+
+
+def shaped(memory: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return the array at the beginning of a memory uint8[m]; a view."""
+    return memory[: prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
+
+
+def allocate(device: Device, nbytes: int, flags: tuple[str, ...], what: str) -> Any:
+    """Return a `pyopencl.Buffer`.
+
+    Args:
+        device: where.
+        nbytes: its size, above 0.
+        flags: names of `pyopencl.mem_flags`.
+        what: it is for, named in errors.
+
+    Raises:
+        DeviceError: the device has no room.
+    """
+    import pyopencl as cl
+
+    limit = device.handle.max_mem_alloc_size
+    try:
+        if nbytes > limit:
+            raise DeviceError(
+                f"{device.name}: {what} of {nbytes} bytes; one buffer may have {limit}: use fewer "
+                "episodes or shorter ones"
+            )
+        flag = reduce(or_, (getattr(cl.mem_flags, name) for name in flags))
+        return cl.Buffer(device.context, flag, nbytes)
+    except cl.Error as error:
+        raise DeviceError(
+            f"{device.name}: no room for {what}, {nbytes} bytes: {error}; use fewer episodes"
+        ) from error
+
+
 def _allocate(
     device: Device, shape: tuple[int, ...], dtype: np.dtype[Any], flag: str
 ) -> DeviceArray:
-    import pyopencl as cl
-
-    size = max(prod(shape) * dtype.itemsize, 4)  # OpenCL has no empty buffer
-    limit = device.handle.max_mem_alloc_size
-    try:
-        if size > limit:
-            raise DeviceError(
-                f"{device.name}: an array {dtype}{shape} of {size} bytes; one buffer may have "
-                f"{limit}: use fewer episodes or shorter ones"
-            )
-        buffer = cl.Buffer(device.context, getattr(cl.mem_flags, flag), size)
-    except cl.Error as error:
-        raise DeviceError(
-            f"{device.name}: no room for {dtype}{shape}, {size} bytes: {error}; use fewer episodes"
-        ) from error
+    buffer = allocate(device, size_of(shape, dtype), (flag,), f"{dtype}{shape}")
     return DeviceArray(device, buffer, shape, dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from backtest.agent.columns import host
 from backtest.agent.experience import Experience
 from backtest.agent.kinds import Weights
 from opencl.collector import DeviceCollector
@@ -12,16 +13,16 @@ from opencl.collector import DeviceCollector
 
 def digest(experience: Experience) -> str:
     """Return the SHA-256 (hex) of all decisions; rows after an end do not count."""
-    alive = experience.alive
-    total = hashlib.sha256(experience.start.tobytes())
+    alive, portfolio = host(experience.alive), host(experience.portfolio)
+    total = hashlib.sha256(host(experience.start).tobytes())
     arrays = (
         alive,
-        experience.action[alive],
-        experience.reward[alive],
-        experience.end[alive],
-        experience.portfolio[:-1][alive],
-        experience.portfolio[1:][alive],
-        experience.equity[alive],
+        host(experience.action)[alive],
+        host(experience.reward)[alive],
+        host(experience.end)[alive],
+        portfolio[:-1][alive],
+        portfolio[1:][alive],
+        host(experience.equity)[alive],
     )
     for array in arrays:
         total.update(array.tobytes())

@@ -1,12 +1,12 @@
-"""The result of one fold: policies and baselines through its test window, into Parquet.
+"""The results of folds: policies and baselines through their test windows, into Parquet.
 
-All variants of a seed run in one rollout, all baselines in one simulation; see
-`opencl.out_of_sample` and `opencl.variants`.
+All folds, seeds and variants run in one rollout, the baselines of a fold in one simulation; see
+`opencl.plays` and `opencl.out_of_sample`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,8 +33,9 @@ from backtest.manifest import FoldHeader, Manifest
 from backtest.store import write_fold_result
 from opencl.aux_rows import aux_tables
 from opencl.out_of_sample import Episode, OutOfSample
+from opencl.plays import Entry, Played, play
 from opencl.seed_rows import seed_rows
-from opencl.variants import Played, load_variants, play, seed_summaries
+from opencl.variants import SeedSummary, load_variants, seed_summaries
 
 # An episode with the seed, variant and policy_kind of its rows.
 Labelled = tuple[dict[str, Any], Episode]
@@ -65,22 +66,67 @@ class FoldResult:
         return {seed: self.learned[seed, variant] for seed, variant in self.picks.items()}
 
 
+@dataclass(frozen=True)
+class Opened:
+    """What the evaluation of a fold reads.
+
+    Attributes:
+        header: of its result.
+        window: its test window.
+        summaries: of every seed.
+        entries: the variants of each seed in this window.
+    """
+
+    header: FoldHeader
+    window: OutOfSample
+    summaries: Sequence[SeedSummary]
+    entries: Sequence[Entry]
+
+    @classmethod
+    def of(cls, experiment: Experiment, instrument: str, fold_key: str, run_id: str) -> Opened:
+        """Read policies, banks and the test window of a fold; see `evaluate_folds`."""
+        fold = experiment.open_fold(instrument, fold_key)
+        fold_id = experiment.fold_id(instrument, fold)
+        header = FoldHeader(experiment.study_id, instrument, fold_key, fold_id, run_id)
+        summaries = seed_summaries(experiment, instrument, fold_key, fold_id)
+        loaded = [load_variants(experiment, summary) for summary in summaries]
+        window = OutOfSample.open(experiment, instrument, fold, loaded[0][0].policy)
+        return cls(header, window, summaries, [Entry(window, variants) for variants in loaded])
+
+
 def evaluate_fold(
     experiment: Experiment, instrument: str, fold_key: str, run_id: str
 ) -> FoldResult:
-    """Play policies and baselines through a fold's test window and write the fold's result.
+    """Evaluate one fold; see `evaluate_folds`."""
+    (found,) = evaluate_folds(experiment, instrument, [fold_key], run_id)
+    return found
+
+
+def evaluate_folds(
+    experiment: Experiment, instrument: str, fold_keys: Sequence[str], run_id: str
+) -> Iterator[FoldResult]:
+    """Play policies and baselines through the test windows of folds and write their results.
+
+    All are played together, or as many as one launch may write. A fold's result does not depend on
+    those beside it.
 
     Raises:
         DataError: a policy or its banks are missing, or device and host do not agree.
         StoreError: a file is missing or damaged, or a bank is of other weights.
     """
-    fold = experiment.open_fold(instrument, fold_key)
-    fold_id = experiment.fold_id(instrument, fold)
-    header = FoldHeader(experiment.study_id, instrument, fold_key, fold_id, run_id)
-    summaries = seed_summaries(experiment, instrument, fold_key, fold_id)
-    loaded = [load_variants(experiment, summary) for summary in summaries]
-    window = OutOfSample.open(experiment, instrument, fold, loaded[0][0].policy)
-    played = {s.seed: play(window, v) for s, v in zip(summaries, loaded, strict=True)}
+    folds = [Opened.of(experiment, instrument, key, run_id) for key in fold_keys]
+    entries = [entry for fold in folds for entry in fold.entries]
+    runs = play(entries)
+    for fold in folds:
+        yield _result(experiment, fold, {s.seed: next(runs) for s in fold.summaries})
+
+
+def _result(
+    experiment: Experiment, fold: Opened, played: Mapping[int, Sequence[Played]]
+) -> FoldResult:
+    """Write the result of a fold from what its seeds played."""
+    window, summaries, run_id = fold.window, fold.summaries, fold.header.run_id
+    bars = experiment.bars(window.instrument)
     ablation = [row for seed, runs in played.items() for row in ablation_rows(window, seed, runs)]
     chosen = picks(ablation)
     learned = {(seed, run.variant.name): run for seed, runs in played.items() for run in runs}
@@ -91,15 +137,15 @@ def evaluate_fold(
         for summary in summaries
     ]
     tables = {
-        "fold": [fold_row(fold, experiment.bars(instrument), feature_hash(window.table))],
+        "fold": [fold_row(window.market.fold, bars, feature_hash(window.table))],
         **{name: [row for rows in recorded for row in rows[name]] for name in recorded[0]},
         "skill_ablation": ablation,
         **aux_tables(experiment, window, summaries, played),
-        "feature_stat": feature_rows(window.table, fold, window.market.scaler),
+        "feature_stat": feature_rows(window.table, window.market.fold, window.market.scaler),
         **_episode_tables(window, learned, chosen, fixed, random),
     }
     return FoldResult(
-        manifest=write_fold_result(experiment.lake, header, tables),
+        manifest=write_fold_result(experiment.lake, fold.header, tables),
         learned={key: dict(run.episode.metrics) for key, run in learned.items()},
         picks=chosen,
         baselines={name: dict(episode.metrics) for name, episode in fixed.items()},

@@ -28,6 +28,8 @@ STRUCTS: tuple[Struct, ...] = (
     host.BAR,
     host.PARAMS,
     host.STEP,
+    host.PART,
+    host.TOTALS,
     records.RULES,
     records.SKILL,
     records.CELL,

@@ -17,11 +17,11 @@ from opencl.programs import Program
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
 
-GROUP = 64
-QUERIES, SLOT_TILE = 4, 8  # that one group scores together; 32 accumulators an item
-# Floats between rows of 64 lanes in local memory. One item adds up one row: rows 64 apart would all
-# start in the same bank of a GPU's local memory.
-PART_ROW = 65
+LANES = 64  # of an ordered sum
+QUERIES, MOST_SLOTS = 4, 12  # that one group scores together; their sums lie in registers
+# Floats between rows of 64 lanes in local memory. One item adds up one row, four floats at a time:
+# rows 64 apart would all start in the same bank of a GPU's local memory.
+PART_ROW = 68
 TILE_BYTES = 2**28  # of one input on the device at a time
 FIELDS = ("center", "keys", "norms", "eligible", "bonus", "disagree", "threshold")
 
@@ -38,11 +38,21 @@ def tiles(rows: int, row_bytes: int) -> Iterator[slice]:
         yield slice(start, min(start + size, rows))
 
 
+def slot_tile(slots: int) -> int:
+    """Return how many slots a group scores at a time: equal parts of at most MOST_SLOTS."""
+    return -(-slots // -(-slots // MOST_SLOTS))
+
+
 @cache
-def retrieval_program(device: Device) -> Program:
+def retrieval_program(device: Device, tile: int) -> Program:
     """Return the compiled kernels of a device, one object for all calls."""
-    sizes = {"QUERIES": QUERIES, "SLOT_TILE": SLOT_TILE, "PART_ROW": PART_ROW}
-    return Program(device, ("skill_score.cl", "skill_retrieval.cl"), sizes)
+    files = ("skill_score.cl", "skill_search_group.cl", "skill_retrieval.cl")
+    return Program(device, files, search_sizes(tile))
+
+
+def search_sizes(tile: int) -> dict[str, int]:
+    """Return the constants of `skill_search_group.cl`."""
+    return {"SLOT_TILE": tile, "PART_ROW": PART_ROW}
 
 
 class DeviceSnapshots:
@@ -60,10 +70,15 @@ class DeviceSnapshots:
         self.device = device
         self.count = len(snapshots)
         ((self.slots, self.key_dim), (_, self.dim)) = shapes.pop()
-        self.arrays: dict[str, DeviceArray] = {
-            name: upload(device, np.stack([np.asarray(getattr(s, name)) for s in snapshots]))
+        self.group = by_group(device)
+        self.program = retrieval_program(device, slot_tile(self.slots))
+        arrays = {
+            name: np.stack([np.asarray(getattr(s, name)) for s in snapshots])
             for name in (*FIELDS, "shift")
         }
+        if self.group:
+            arrays["keys"] = lane_blocks(arrays["keys"], slot_tile(self.slots))
+        self.arrays: dict[str, DeviceArray] = {n: upload(device, a) for n, a in arrays.items()}
 
     def retrieve_rows(self, h: Floats) -> Ints:
         """Return int32[M, B]: slot, MISS or ABSTAIN of each query h float32[M, B, K]."""
@@ -79,10 +94,10 @@ class DeviceSnapshots:
         """As `retrieve_rows`, device to device; returns the event."""
         queries = h.shape[1]
         name, size, group = "bank_retrieve_item", self.count * queries, None
-        if by_group(self.device):
+        if self.group:
             groups = self.count * -(-queries // QUERIES)
-            name, size, group = "bank_retrieve_group", groups * GROUP, (GROUP,)
-        kernel = retrieval_program(self.device).kernel(name)
+            name, size, group = "bank_retrieve_group", groups * LANES, (LANES,)
+        kernel = self.program.kernel(name)
         queue = self.device.timed_queue if timed else self.device.queue
         return kernel(
             queue, (size,), group, *(self.arrays[name].buffer for name in FIELDS), h.buffer,
@@ -99,7 +114,7 @@ class DeviceSnapshots:
         for rows in tiles(h.shape[1], h[:, :1].nbytes):
             part = h[:, rows]
             out = empty(self.device, part.shape, np.float32)
-            retrieval_program(self.device).kernel("bank_gather")(
+            self.program.kernel("bank_gather")(
                 self.device.queue, (self.dim, part.shape[0] * part.shape[1]), None,
                 upload(self.device, part).buffer, self.arrays["shift"].buffer,
                 upload(self.device, found[:, rows].astype(np.int32)).buffer,
@@ -114,3 +129,12 @@ class DeviceSnapshots:
             raise ValueError(
                 f"{name} is {array.dtype}{list(array.shape)}, not float32[{self.count}, B, {width}]"
             )
+
+
+def lane_blocks(keys: Floats, tile: int) -> Floats:
+    """Return keys [M, N, K] as [M, N/tile, K/64, tile, 64], rounded up, zeros behind the end."""
+    count, slots, dim = keys.shape
+    shape = count, -(-slots // tile), tile, -(-dim // LANES), LANES
+    wide = np.zeros((count, shape[1] * tile, shape[3] * LANES), np.float32)
+    wide[:, :slots, :dim] = keys
+    return np.ascontiguousarray(wide.reshape(shape).swapaxes(2, 3))

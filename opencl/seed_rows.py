@@ -10,7 +10,8 @@ from backtest.evaluation.ablation import FINETUNE, NONE
 from backtest.evaluation.rows import Row
 from backtest.market.layout import BRANCHES
 from backtest.schema import declared
-from opencl.variants import Played, SeedSummary
+from opencl.plays import Played
+from opencl.variants import SeedSummary
 
 
 def seed_rows(

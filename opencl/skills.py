@@ -1,8 +1,8 @@
 """The skills of one fold and seed: from a policy file to bank files beside a summary.
 
-`form_skills` is pure and picklable like `opencl.training.train_seed`: it writes only its own files.
-Stages, each of which ends before the next begins: collect, evaluate, choose on validation; the
-test window is played by `opencl.fold_result`.
+`form_skills` is pure and picklable like `opencl.seed_training.train_seed`: it writes only its own
+files. Stages, each of which ends before the next begins: collect, evaluate, choose on validation;
+the test window is played by `opencl.fold_result`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from backtest.evaluation.ratios import sharpe
 from backtest.lake import read_json, write_json
 from opencl.collector import DeviceCollector
 from opencl.devices import Device, select
+from opencl.exchange import torch_device
 from opencl.formation.actor import Actor, Ground
 from opencl.formation.collection import collect
 from opencl.formation.evaluation import evaluate, live_slots
@@ -44,7 +45,7 @@ from opencl.formation.validation import (
     walk_policies,
 )
 from opencl.rollout import PolicySkills, Rollout
-from opencl.training import TrainSpec, fold_windows, plan_of, shape, torch_device
+from opencl.training import TrainSpec, fold_windows, plan_of, shape
 from opencl.training_log import Log
 
 STAGES = ("collect", "evaluate", "finetune", "choose")
@@ -223,7 +224,7 @@ class _Formation:
         settings = self.spec.config.learner
         plan = replace(plan_of(self.spec, *window, foundation, self.device), stop=self.stop)
         collector = DeviceCollector(
-            ground.rollout, actor.key, settings.envs, settings.episode_steps
+            ground.rollout, actor.key, settings.envs, settings.episode_steps, plan.device
         )
         return train_on(self.policy, plan, collector, updates, settings.epochs)
 

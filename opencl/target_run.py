@@ -1,4 +1,7 @@
-"""Given target positions over an instrument's bars: kernel, float64 account and metrics."""
+"""Given target positions over an instrument's bars: kernel, float64 account and metrics.
+
+For few strategies; `opencl.strategies` scores thousands.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,7 @@ from backtest.evaluation.account import Account, account, reconcile
 from backtest.evaluation.intervals import Interval, sharpe_interval
 from backtest.evaluation.metrics import daily_returns, fold_metrics
 from backtest.evaluation.rows import metric_columns
-from backtest.features.names import MARKET_DIM
-from backtest.features.table import FeatureTable
-from backtest.market.records import bar_records
-from backtest.market.tape import Tape, market_params
+from backtest.market.prices import price_tape
 from opencl.devices import Device
 from opencl.simulate import simulator
 
@@ -56,15 +56,11 @@ def run_targets(config: Config, bars: Bars, targets: Targets, device: Device) ->
         DataError: device and host equity differ by more than float32 can.
     """
     instrument, market = config.instrument_settings(bars.instrument), config.market
-    first, steps = targets.first_bar, len(targets)
-    table = price_table(bars).slice(first, first + steps + 1)
-    base = float(table.close[0])
-    params = market_params(config, instrument, base)
-    records = bar_records(table, base, bars.volume_known)
-    tape = Tape(first, records, params, np.zeros(len(table), np.float32))
+    first, steps = targets.first_bar, targets.steps
+    tape, table = price_tape(config, bars, first, steps)
     count = len(targets.names)
     start = np.full(count, first)
-    _, trace = simulator(device).targets(tape, start, targets.position.astype(np.float32))
+    _, trace = simulator(device).targets(tape, start, targets.position)
     session = bars.session[first + 1 : first + 1 + steps]
     year = sessions_per_year(instrument.calendar)
     outcomes = []
@@ -84,27 +80,3 @@ def run_targets(config: Config, bars: Bars, targets: Targets, device: Device) ->
         )
         outcomes.append(Outcome(name, found, metrics, sharpe, difference))
     return outcomes
-
-
-def price_table(bars: Bars) -> FeatureTable:
-    """Return the bars as a feature table whose features are all zero.
-
-    Market orders at given positions read none: only rewards and limit prices would.
-    """
-    n = len(bars)
-    nothing = np.broadcast_to(np.zeros((1, MARKET_DIM)), (n, MARKET_DIM))
-    return FeatureTable(
-        first_bar=0,
-        time=bars.time,
-        open=bars.open,
-        high=bars.high,
-        low=bars.low,
-        close=bars.close,
-        volume=bars.volume,
-        sigma=np.zeros(n),
-        roll=bars.roll,
-        cusum_event=np.zeros(n, np.int8),
-        market=nothing,
-        slow=nothing,
-        volume_known=bars.volume_known,
-    )

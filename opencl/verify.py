@@ -1,8 +1,8 @@
 """The NumPy market against the kernels, column by column, on the user's own device.
 
 Rough bars, both formulas, both fills, fractional and whole lots: every result and state column of
-given actions and of given targets, the random numbers, a whole rollout with its policy, and the
-skill banks.
+given actions, of given targets and their totals, the random numbers, a whole rollout with its
+policy, and the skill banks.
 """
 
 from __future__ import annotations
@@ -17,10 +17,20 @@ from backtest import rng
 from backtest.agent.explore import choose
 from backtest.agent.random_policy import random_policy
 from backtest.agent.weights import N_BAR, PolicyWeights, forward
-from backtest.market.layout import BRANCHES, N_ACTIONS, N_PORTFOLIO, Array, End, Fill, Formula
+from backtest.market.layout import (
+    BRANCHES,
+    N_ACTIONS,
+    N_PORTFOLIO,
+    TOTALS,
+    Array,
+    End,
+    Fill,
+    Formula,
+)
 from backtest.market.portfolio import portfolio_state
 from backtest.market.rough import rough_actions, rough_params, rough_tape
 from backtest.market.tape import Tape
+from backtest.market.totals import walk_totals
 from backtest.market.walk import Walk, walk_actions, walk_targets
 from opencl.buffers import empty, upload
 from opencl.devices import Device
@@ -142,6 +152,9 @@ def _market(
         yield compare(f"targets, {what}", name, walk.result[name], trace[name], tolerance)
     held = walk.state["portfolio_val"][1:]
     yield compare(f"targets, {what}", "equity curve", held, equity, tolerance)
+    wanted, totals = walk_totals(tape, walk), market.backtest(tape, start, targets).totals
+    for name in TOTALS.dtype.names or ():
+        yield compare(f"totals, {what}", name, wanted[name], totals[name], tolerance)
 
 
 def _rollout(

@@ -35,6 +35,7 @@ from backtest.features.table import FeatureTable, compute
 from backtest.splits import WalkForward
 from opencl.collector import DeviceCollector, DeviceEvaluator
 from opencl.devices import select
+from opencl.exchange import torch_device
 from opencl.formation.actor import Actor, Ground
 from opencl.formation.collection import collect
 from opencl.formation.evaluation import evaluate, live_slots
@@ -47,7 +48,7 @@ from opencl.formation.validation import (
     walk_policies,
 )
 from opencl.rollout import PolicySkills, Rollout
-from opencl.training import shape, torch_device
+from opencl.training import shape
 
 NAME = "regimes"
 WARMUP = 605  # bars
@@ -204,7 +205,13 @@ def run(size: Size, seed: int, device_name: str = "auto") -> Outcome:
     )
     trained = train_fold(
         plan,
-        DeviceCollector(learning.rollout, key, config.learner.envs, config.learner.episode_steps),
+        DeviceCollector(
+            learning.rollout,
+            key,
+            config.learner.envs,
+            config.learner.episode_steps,
+            plan.device,
+        ),
         DeviceEvaluator(
             {"train": learning.rollout, "validation": validation.rollout},
             {"train": learning.session, "validation": validation.session},
@@ -250,7 +257,7 @@ def run(size: Size, seed: int, device_name: str = "auto") -> Outcome:
     tuned = train_on(
         policy,
         replace(plan, bar_part=collection.states, first_bar=collection.first),
-        DeviceCollector(collection.rollout, key, learner.envs, learner.episode_steps),
+        DeviceCollector(collection.rollout, key, learner.envs, learner.episode_steps, plan.device),
         budget(rows, learner.batch),
         learner.epochs,
     )

@@ -8,6 +8,7 @@ import pytest
 from backtest.config import Reward
 from backtest.market.layout import COMPONENTS, PARAMS, STATE, STEP
 from opencl import layout
+from opencl.market import MarketRules
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS = sorted((ROOT / "opencl" / "kernels").glob("*.cl"))
@@ -114,7 +115,9 @@ def test_reward_keys_are_the_same_in_config_and_kernel_parameters():
     fields = [name for name, _, _ in PARAMS.fields]
     assert keys <= set(fields)
     used = "\n".join(code(path) for path in KERNELS)
-    for name in fields:
+    compiled_in = set(MarketRules.__annotations__) & set(fields)
+    assert compiled_in == {"formula", "fill"}
+    for name in set(fields) - compiled_in:
         assert re.search(rf"->{name}\b", used), f"no kernel reads MarketParams.{name}"
 
 
@@ -136,10 +139,10 @@ def test_market_kernels_use_no_transcendental_function():
     )
     skills = [path.stem for path in KERNELS if re.match("skill_|d2skill", path.stem)]
     assert len(skills) == 8
-    for name in ("fill", "reward", "market", "simulate", "philox", "explore", *skills):
+    for name in ("fill", "reward", "market", "totals", "simulate", "philox", "explore", *skills):
         assert not inexact.search(code(ROOT / "opencl" / "kernels" / f"{name}.cl")), name
     assert re.search(r"\bfma\(", code(ROOT / "opencl" / "kernels" / "bar_dense.cl"))
-    for name in ("fill", "reward", "market", "simulate", *skills):
+    for name in ("fill", "reward", "market", "totals", "simulate", *skills):
         assert not re.search(r"\bfma\(", code(ROOT / "opencl" / "kernels" / f"{name}.cl")), name
 
 
@@ -149,12 +152,13 @@ def test_kernels_and_definition_share_their_function_names():
         "fill": "backtest/market/fill.py",
         "reward": "backtest/market/reward.py",
         "market": "backtest/market/step.py",
+        "totals": "backtest/market/totals.py",
         "portfolio": "backtest/market/portfolio.py",
         "philox": "backtest/rng.py",
         "explore": "backtest/agent/explore.py",
     }
-    # what C needs and NumPy has: indexing, sign, argmax, struct loads, rows after an end
-    helpers = {"one_of", "sign_of", "bar_at", "dead_step", "arg_max", "branch_choice"}
+    # what C needs and NumPy has: indexing, argmax, struct loads, rows after an end
+    helpers = {"one_of", "bar_at", "dead_step", "arg_max", "branch_choice"}
     for stem, module in twins.items():
         defined = set(re.findall(r"^def (\w+)", (ROOT / module).read_text(), re.MULTILINE))
         names = set(functions(ROOT / "opencl" / "kernels" / f"{stem}.cl"))

@@ -5,36 +5,47 @@ Observations are not stored: the bar index and the 13 portfolio floats give them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from backtest.agent.columns import Column, host, tensor
 from backtest.errors import DataError
 from backtest.market.layout import BRANCHES, COMPONENTS, N_BRANCHES, N_COMPONENTS, N_PORTFOLIO, End
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Floats = npt.NDArray[np.float32]
+
+class Facts(NamedTuple):
+    """What the checks need of an experience, in one reading of the device."""
+
+    contradictory: bool  # rows after an end that are not DEAD, or DEAD rows before one
+    broken: bool  # a decision with a reward or portfolio value that is not finite
+    first_bar: int  # lowest bar of a decision
+    last_bar: int  # highest
+    steps: int  # number of decisions
 
 
 @dataclass(frozen=True)
 class Experience:
     """T steps of N episodes; step t of episode e decides at bar `start[e] + t`.
 
-    Rows after an end are `End.DEAD`; their other columns mean nothing. An episode still running
-    in the last row continues beyond it: the learner bootstraps there.
+    Each column is a NumPy array, or a tensor on the learner's device. Rows after an end are
+    `End.DEAD`; their other columns mean nothing. An episode still running in the last row continues
+    beyond it: the learner bootstraps there.
     """
 
-    start: npt.NDArray[np.int32]  # [N], bar of t = 0
-    action: npt.NDArray[np.uint8]  # [T, N, 4]
-    reward: Floats  # [T, N]
-    end: npt.NDArray[np.uint8]  # [T, N], layout.End
-    portfolio: Floats  # [T+1, N, 13]: row t before step t, row t+1 after it
-    components: Floats | None  # [T, N, 10], unweighted, or None when not collected
-    equity: Floats  # [T, N], currency, at the close of bar start + t + 1
+    start: Column  # int32[N], bar of t = 0
+    action: Column  # uint8[T, N, 4]
+    reward: Column  # float32[T, N]
+    end: Column  # uint8[T, N], layout.End
+    portfolio: Column  # float32[T+1, N, 13]: row t before step t, row t+1 after it; any strides
+    components: Column | None  # float32[T, N, 10], unweighted, or None when not collected
+    equity: Column  # float32[T, N], currency, at the close of bar start + t + 1
+    facts: Facts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not fit each other or whose ends contradict themselves.
@@ -56,35 +67,59 @@ class Experience:
             array = getattr(self, name)
             if array is None and name == "components":
                 continue
-            if array.shape != shape or array.dtype != kind:
+            found = str(array.dtype).removeprefix("torch.")
+            if tuple(array.shape) != shape or found != np.dtype(kind).name:
                 raise DataError(
-                    f"experience.{name} is {array.dtype}{list(array.shape)}; the collector must "
+                    f"experience.{name} is {found}{list(array.shape)}; the collector must "
                     f"return {np.dtype(kind)}{list(shape)}"
                 )
-        # a row is dead exactly when the row before it ended or was dead
-        dead = ~self.alive
-        after = np.zeros_like(dead)
-        after[1:] = self.end[:-1] != End.RUNNING
-        if (dead != after).any():
-            step, episode = np.argwhere(dead != after)[0]
+        object.__setattr__(self, "facts", self._observe())
+        if self.facts.contradictory:
+            end = host(self.end)
+            step, episode = np.argwhere((end != End.DEAD) == _ended_before(end))[0]
             raise DataError(
-                f"experience.end[{step}, {episode}] = {self.end[step, episode]}: rows after an end "
+                f"experience.end[{step}, {episode}] = {end[step, episode]}: rows after an end "
                 "must be DEAD, and only those; fix the collector"
             )
 
+    def _observe(self) -> Facts:
+        """Return the facts; computed where the columns are, the only wait for that device."""
+        import torch
+
+        end = tensor(self.end)
+        reward, portfolio = tensor(self.reward, end.device), tensor(self.portfolio, end.device)
+        start = tensor(self.start, end.device)
+        alive = end != End.DEAD
+        # a row is dead exactly when the row before it ended or was dead
+        ended = torch.zeros_like(alive)
+        ended[1:] = end[:-1] != End.RUNNING
+        held = portfolio.sum(2).isfinite()  # a sum is finite only when all terms are
+        finite = reward.isfinite() & held[:-1] & held[1:]
+        lengths = alive.sum(0)
+        facts = [
+            (alive == ended).any(),
+            (alive & ~finite).any(),
+            start.min(),
+            (start + lengths).max() - 1,
+            lengths.sum(),
+        ]
+        contradictory, broken, *numbers = torch.stack([f.long() for f in facts]).tolist()
+        return Facts(bool(contradictory), bool(broken), *numbers)
+
     @property
-    def alive(self) -> npt.NDArray[np.bool_]:
-        """[T, N], rows that hold a decision."""
-        return np.not_equal(self.end, End.DEAD)
+    def alive(self) -> Column:
+        """bool[T, N], rows that hold a decision."""
+        return self.end != End.DEAD
 
     @property
     def steps(self) -> int:
         """Number of decisions."""
-        return int(self.alive.sum())
+        return self.facts.steps
 
     def bars(self) -> npt.NDArray[np.int32]:
-        """Return [T, N], the bar of each decision."""
-        return self.start + np.arange(len(self.reward), dtype=np.int32)[:, None]
+        """Return [T, N], the bar of each decision, on the host."""
+        start: npt.NDArray[np.int32] = host(self.start)
+        return start + np.arange(len(self.reward), dtype=np.int32)[:, None]
 
     def check(self, first_bar: int, stop_bar: int) -> None:
         """Refuse what must never reach a replay: foreign bars and non-finite numbers.
@@ -96,10 +131,13 @@ class Experience:
         Raises:
             DataError: names episode, step and bar.
         """
-        alive, bars = self.alive, self.bars()
+        facts = self.facts
+        if not facts.broken and first_bar <= facts.first_bar and facts.last_bar + 1 < stop_bar:
+            return
+        alive, bars = host(self.alive), self.bars()
         foreign = alive & ((bars < first_bar) | (bars + 1 >= stop_bar))
-        held = np.isfinite(self.portfolio.sum(axis=2))  # a sum is finite only when all terms are
-        finite = np.isfinite(self.reward) & held[:-1] & held[1:]
+        held = np.isfinite(host(self.portfolio).sum(axis=2))
+        finite = np.isfinite(host(self.reward)) & held[:-1] & held[1:]
         _refuse(foreign, bars, f"leaves the train rows [{first_bar}, {stop_bar})")
         _refuse(alive & ~finite, bars, "has a reward or portfolio value that is not finite")
 
@@ -111,11 +149,12 @@ class Experience:
         """
         import pyarrow as pa
 
-        keep = self.alive.T
+        keep = host(self.alive).T
         steps, episodes = self.reward.shape
 
-        def column(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-            return array.T[keep]
+        def column(values: Column) -> npt.NDArray[np.generic]:
+            kept: npt.NDArray[np.generic] = host(values).T[keep]
+            return kept
 
         episode = np.arange(first_episode, first_episode + episodes, dtype=np.int32)
         data = {
@@ -146,29 +185,8 @@ def _refuse(bad: npt.NDArray[np.bool_], bars: npt.NDArray[np.int32], what: str) 
     )
 
 
-@dataclass(frozen=True)
-class Returns:
-    """n-step returns of each row of an experience, [T, N]; rows that are not alive hold zeros."""
-
-    value: Floats  # sum of gamma^i * reward
-    steps: npt.NDArray[np.int32]  # k, the steps summed: n, fewer near an end
-    bootstrap: Floats  # gamma^k, 0 where the episode TERMINATED within
-
-
-def n_step(experience: Experience, n: int, gamma: float) -> Returns:
-    """Sum up to n rewards inside the episode; sums in float64 (Sutton 1988)."""
-    horizon = len(experience.reward)
-    value = np.zeros(experience.reward.shape)
-    steps = np.zeros(experience.reward.shape, np.int32)
-    terminated = np.zeros(experience.reward.shape, np.bool_)
-    going = experience.alive
-    for i in range(min(n, horizon)):
-        rows = horizon - i  # rows t with t + i < horizon
-        going = going[:rows]
-        end = experience.end[i:]
-        value[:rows] += np.where(going, gamma**i * experience.reward[i:].astype(np.float64), 0.0)
-        steps[:rows] += going
-        terminated[:rows] |= going & (end == End.TERMINATED)
-        going = going & (end == End.RUNNING)
-    discount = np.where(terminated | (steps == 0), 0.0, gamma**steps)
-    return Returns(value.astype(np.float32), steps, discount.astype(np.float32))
+def _ended_before(end: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Return [T, N], rows whose row before ended or was dead."""
+    after = np.zeros(end.shape, np.bool_)
+    after[1:] = end[:-1] != End.RUNNING
+    return after

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from backtest.agent.actions import learned
-from backtest.agent.bypass import bypass_loss, moments, taken
+from backtest.agent.bypass import bypass_gradient, moments, taken
 from backtest.agent.dueling import DIRECTION
 from backtest.agent.kinds import BypassMode
 from backtest.agent.loss import branch_loss, mixture_target
@@ -60,24 +60,30 @@ class C51Learner:
         self.target = self.online.make_critic().to(device)
         self.target.requires_grad_(False)
         self._online, self._target = flatten(self.online), flatten(self.target)
+        self._trained = list(self.online.trained().values())
         # advanced indexing by a tensor of learned branches: [B, 4] -> [B, L]
         self._learned = torch.tensor(self.branches, device=device)
+        # in place ever after, as all that a recorded update reads (`backtest.agent.update_graph`)
+        weight, bias = self.target.head(self.branches)
+        self._target_head = weight.detach().clone(), bias.detach().clone()
         self.copy_target()
-        self.new_optimiser()
-
-    def new_optimiser(self) -> None:
-        """Start Adam afresh; the bypass has moments of its own."""
-        settings = self.settings
+        groups: list[dict[str, Any]] = [
+            {"params": [self._online], "weight_decay": settings.weight_decay},
+            {"params": [self.online.alpha.weight]},  # of the bypass, which has a loss of its own
+        ]
         self.optimiser = torch.optim.Adam(
-            [self._online],
+            groups,
             lr=settings.learning_rate,
             eps=settings.adam_eps,
-            weight_decay=settings.weight_decay,
             fused=True,
+            capturable=self._online.is_cuda,
         )
-        self.bypass_optimiser = torch.optim.Adam(
-            [self.online.alpha.weight], lr=settings.learning_rate, eps=settings.adam_eps, fused=True
-        )
+
+    def restart_optimiser(self) -> None:
+        """Start Adam afresh."""
+        for held in self.optimiser.state.values():
+            for tensor in held.values():
+                tensor.zero_()
 
     @property
     def finite(self) -> bool:
@@ -89,7 +95,7 @@ class C51Learner:
         """Return the bypass's weights and Adam moments, float32[3, 4]; None without it."""
         if self.bypass == "off":
             return None
-        return moments(self.online.alpha, self.bypass_optimiser).cpu().numpy()
+        return moments(self.online.alpha, self.optimiser).cpu().numpy()
 
     def copy_target(self) -> None:
         """Make the target network equal to the online one."""
@@ -99,7 +105,11 @@ class C51Learner:
 
     def new_target_head(self) -> None:
         """Fold the target's head again; due whenever its parameters changed."""
-        self._target_head = self.target.head(self.branches)
+        with torch.no_grad():
+            for kept, folded in zip(
+                self._target_head, self.target.head(self.branches), strict=True
+            ):
+                kept.copy_(folded)
 
     def set_range(self, v_max: float) -> None:
         """Place the atoms of both networks on [-v_max, v_max] without touching weights."""
@@ -112,7 +122,7 @@ class C51Learner:
         self.online.load_numpy(widen(self.online.numpy_state(), factor))
         self.set_range(self.v_max * factor)
         self.copy_target()
-        self.new_optimiser()
+        self.restart_optimiser()
 
     @torch.no_grad()
     def targets(self, batch: Batch, head: tuple[Tensor, Tensor]) -> Tensor:
@@ -132,6 +142,12 @@ class C51Learner:
 
     def update(self, batch: Batch) -> Update:
         """Take one gradient step and move the target network when it is due."""
+        update = self.step(batch)
+        self.advance()
+        return update
+
+    def step(self, batch: Batch) -> Update:
+        """Take one gradient step; nothing in it depends on the host or waits for the device."""
         head = self.online.head(self.branches)
         target = self.targets(batch, head)
         action = batch.action.index_select(1, self._learned)
@@ -147,30 +163,31 @@ class C51Learner:
             self.branches,
             addition,
         )
-        gradient = self._online.grad
-        assert gradient is not None
-        gradient.zero_()
-        result.loss.backward()  # type: ignore[no-untyped-call]
-        norm = gradient.norm()
-        gradient *= (self.settings.gradient_clip / (norm + 1e-6)).clamp(max=1.0)
-        self.optimiser.step()
         if self.bypass != "off":
-            self._learn_bypass(batch, action[:, 0], result.values[:, 0], result.goal)
-        self.updates += 1
-        self._move_target()
+            alpha = self.online.alpha
+            alpha.weight.grad = bypass_gradient(
+                alpha, batch.state, action[:, 0], result.values[:, 0], result.goal, batch.weight
+            )
+        norm = self._clipped(result.loss)
+        self.optimiser.step()
         edge = (target[:, 0] + target[:, -1]).mean()
         figures = torch.stack([result.loss.detach(), result.q, edge, norm])
         return Update(figures, result.error)
 
-    def _learn_bypass(self, batch: Batch, action: Tensor, values: Tensor, goal: Tensor) -> None:
-        """Take one step of the bypass's own loss; arguments as of `bypass_loss`."""
-        alpha = self.online.alpha
-        loss = bypass_loss(alpha, batch.state, action, values, goal, batch.weight, self.bypass)
-        (alpha.weight.grad,) = torch.autograd.grad(loss, [alpha.weight])
-        self.bypass_optimiser.step()
+    def _clipped(self, loss: Tensor) -> Tensor:
+        """Put the clipped gradient of the loss where Adam reads it; return its norm before, []."""
+        gradient = self._online.grad
+        assert gradient is not None
+        parts = torch.autograd.grad(loss, self._trained)
+        torch.cat([part.reshape(-1) for part in parts], out=gradient)
+        norm: Tensor = gradient.norm()
+        gradient *= (self.settings.gradient_clip / (norm + 1e-6)).clamp(max=1.0)
+        return norm
 
     @torch.no_grad()
-    def _move_target(self) -> None:
+    def advance(self) -> None:
+        """Count a gradient step and move the target network when it is due."""
+        self.updates += 1
         every, tau = self.settings.target_every, self.settings.tau
         if every == 0:
             self._target.data.lerp_(self._online.data, tau)

@@ -7,17 +7,19 @@ every device. Observations are gathered from the bar table when drawn, never sto
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from backtest.agent.experience import Experience, n_step
+from backtest.agent.columns import tensor
+from backtest.agent.experience import Experience
+from backtest.agent.returns import n_step
 from backtest.agent.weights import Floats, assemble
-from backtest.market.layout import N_BRANCHES, N_PORTFOLIO, PORTFOLIO_SLOTS
+from backtest.market.layout import N_BRANCHES, N_PORTFOLIO, PORTFOLIO_SLOTS, End
 
 PRIORITY_ONE = 2**30  # fixed point of a priority; 2^22 rows of 2^10 times that still fit 62 bits
 PRIORITY_LIMIT = 2**40
@@ -25,29 +27,55 @@ PRIORITY_FLOOR = 1e-6  # in units of `scale`: a perfectly predicted row can stil
 TABLE_BYTES = 2**29  # of contexts kept for all bars; beyond it they are computed when drawn
 _ROWS = 8192  # contexts computed at a time
 
-Places = npt.NDArray[np.intp]
 Context = Callable[[Tensor], Tensor]  # states [M, 128] -> bar-only columns [M, C]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """K minibatches of B rows, ready for the networks; all tensors have leading [K, B].
+    """One minibatch of B rows, ready for the networks.
 
     A state is [width], or with a stack [stack, width]: the state before each of the last steps,
     newest first, zeros before the episode began. width = 128 + C.
     """
 
-    state: Tensor  # [K, B, ...]
-    action: Tensor  # int64[K, B, 4]
-    returns: Tensor  # [K, B], n-step return
-    bootstrap: Tensor  # [K, B], gamma^k, 0 after TERMINATED
-    next_state: Tensor  # [K, B, ...], after the steps summed
-    weight: Tensor  # [K, B], importance weights, maximum 1 in each minibatch
-    row: Tensor  # int64[K, B], place in the replay
+    state: Tensor  # [B, ...]
+    action: Tensor  # int64[B, 4]
+    returns: Tensor  # [B], n-step return
+    bootstrap: Tensor  # [B], gamma^k, 0 after TERMINATED
+    next_state: Tensor  # [B, ...], after the steps summed
+    weight: Tensor  # [B], importance weights, maximum 1
 
-    def minibatch(self, k: int) -> Batch:
-        """Return minibatch k, tensors [B, ...]."""
-        return Batch(**{f.name: getattr(self, f.name)[k] for f in fields(self)})
+
+class Drawn(NamedTuple):
+    """K minibatches of B rows by their places in the replay."""
+
+    row: Tensor  # int64[K, B]
+    weight: Tensor  # float32[K, B], importance weights, maximum 1 in each minibatch
+
+
+def row_columns(stack_size: int) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
+    """Return dtype and shape of every column of a row, by name."""
+    columns: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
+        "bar": (torch.int32, ()),
+        "portfolio": (torch.float32, (N_PORTFOLIO,)),
+        "action": (torch.uint8, (N_BRANCHES,)),
+        "returns": (torch.float32, ()),
+        "bootstrap": (torch.float32, ()),
+        "next_bar": (torch.int32, ()),
+        "next_portfolio": (torch.float32, (N_PORTFOLIO,)),
+        "version": (torch.int32, ()),
+        "priority": (torch.int64, ()),
+    }
+    if stack_size > 1:
+        for prefix in ("", "next_"):
+            columns[f"{prefix}history"] = torch.float32, (stack_size - 1, N_PORTFOLIO)
+            columns[f"{prefix}age"] = torch.uint8, ()  # steps before, <= stack - 1
+    return columns
+
+
+def row_bytes(stack_size: int) -> int:
+    """Return the bytes of a row."""
+    return sum(kind.itemsize * prod(shape) for kind, shape in row_columns(stack_size).values())
 
 
 class Replay:
@@ -97,26 +125,10 @@ class Replay:
         self.alpha, self.prioritised, self.scale = alpha, prioritised, scale
         self.capacity, self.size, self.cursor = capacity, 0, 0
 
-        def column(kind: torch.dtype, *shape: int) -> Tensor:
-            return torch.zeros(capacity, *shape, dtype=kind, device=device)
-
         self.columns = {
-            "bar": column(torch.int32),
-            "portfolio": column(torch.float32, N_PORTFOLIO),
-            "action": column(torch.uint8, N_BRANCHES),
-            "returns": column(torch.float32),
-            "bootstrap": column(torch.float32),
-            "next_bar": column(torch.int32),
-            "next_portfolio": column(torch.float32, N_PORTFOLIO),
-            "version": column(torch.int32),
-            "priority": column(torch.int64),
+            name: torch.zeros(capacity, *shape, dtype=kind, device=device)
+            for name, (kind, shape) in row_columns(stack_size).items()
         }
-        if stack_size > 1:
-            for prefix in ("", "next_"):
-                self.columns[f"{prefix}history"] = column(
-                    torch.float32, stack_size - 1, N_PORTFOLIO
-                )
-                self.columns[f"{prefix}age"] = column(torch.uint8)  # steps before, <= stack - 1
         self.top_priority = torch.tensor(PRIORITY_ONE, device=device)
 
     def _keep(self, context: Context) -> None:
@@ -131,10 +143,11 @@ class Replay:
     def insert(self, experience: Experience, n: int, gamma: float, version: int) -> int:
         """Append all decisions with their n-step returns; the oldest rows give way.
 
-        New rows get the highest priority seen so far. Rows are laid out step by step.
+        New rows get the highest priority seen so far. Rows are laid out step by step. Everything is
+        computed on the replay's device; only the number of rows comes back.
 
         Args:
-            experience: checked experience on bars of this replay.
+            experience: checked experience on bars of this replay, on the host or the device.
             n: steps of the return; fewer near the end of an episode.
             gamma: discount per step.
             version: the round that collected it.
@@ -142,60 +155,62 @@ class Replay:
         Returns:
             The number of rows appended.
         """
-        future = n_step(experience, n, gamma)
-        step, episode = np.nonzero(experience.alive)
-        step, episode = step[-self.capacity :], episode[-self.capacity :]
+        device = self.states.device
+        future = n_step(experience, n, gamma, device)
+        start, portfolio = tensor(experience.start, device), tensor(experience.portfolio, device)
+        alive = tensor(experience.end, device) != End.DEAD
+        step, episode = (place[-self.capacity :] for place in alive.nonzero(as_tuple=True))
         after = step + future.steps[step, episode]
-        start = experience.start[episode]
+        bar = start[episode]
         rows = {
-            "bar": start + step.astype(np.int32),
-            "portfolio": experience.portfolio[step, episode],
-            "action": experience.action[step, episode],
+            "bar": bar + step,
+            "portfolio": portfolio[step, episode],
+            "action": tensor(experience.action, device)[step, episode],
             "returns": future.value[step, episode],
             "bootstrap": future.bootstrap[step, episode],
-            "next_bar": start + after.astype(np.int32),
-            "next_portfolio": experience.portfolio[after, episode],
-            "version": np.full(len(step), version, np.int32),
+            "next_bar": bar + after,
+            "next_portfolio": portfolio[after, episode],
+            "version": torch.full_like(step, version),
+            "priority": self.top_priority.expand(len(step)),
         }
         if self.stack_size > 1:
-            rows |= self._past(experience, step, episode, "")
-            rows |= self._past(experience, after, episode, "next_")
-        device = self.states.device
-        place = (torch.arange(len(step), device=device) + self.cursor) % self.capacity
+            rows |= self._past(portfolio, step, episode, "")
+            rows |= self._past(portfolio, after, episode, "next_")
+        room = self.capacity - self.cursor
         for name, values in rows.items():
-            self.columns[name][place] = torch.from_numpy(np.ascontiguousarray(values)).to(device)
-        self.columns["priority"][place] = self.top_priority
+            column = self.columns[name]
+            column[self.cursor : self.cursor + len(step)] = values[:room]
+            column[: max(len(step) - room, 0)] = values[room:]
         self.cursor = (self.cursor + len(step)) % self.capacity
         self.size = min(self.size + len(step), self.capacity)
         return len(step)
 
     def _past(
-        self, experience: Experience, step: Places, episode: Places, prefix: str
-    ) -> dict[str, npt.NDArray[Any]]:
+        self, portfolio: Tensor, step: Tensor, episode: Tensor, prefix: str
+    ) -> dict[str, Tensor]:
         """Return the portfolios before `step` [M], newest first, and how many there are."""
-        back = step[:, None] - np.arange(1, self.stack_size)
+        back = (step[:, None] - self._back[1:]).clamp(min=0)
         return {
-            f"{prefix}history": experience.portfolio[np.maximum(back, 0), episode[:, None]],
-            f"{prefix}age": np.minimum(step, self.stack_size - 1).astype(np.uint8),
+            f"{prefix}history": portfolio[back, episode[:, None]],
+            f"{prefix}age": step.clamp(max=self.stack_size - 1),
         }
 
-    def sample(self, minibatches: int, batch: int, beta: float, rng: np.random.Generator) -> Batch:
+    def sample(self, uniform: Tensor, beta: float) -> Drawn:
         """Draw several minibatches at once, stratified within each (Schaul 2016).
 
+        Nothing here waits for the device.
+
         Args:
-            minibatches: K, drawn from the priorities as they stand now.
-            batch: B, rows of each.
+            uniform: float64[K, B] in [0, 1), one number for each row to draw; the K minibatches
+                are drawn from the priorities as they stand now.
             beta: exponent of the importance weights.
-            rng: source of K*B uniform numbers.
         """
         if self.size == 0:
             raise ValueError("the replay is empty; insert experience before drawing from it")
-        device = self.states.device
-        draws = rng.random((minibatches, batch))
+        batch = uniform.shape[1]
         if not self.prioritised:
-            row = torch.from_numpy((draws * self.size).astype(np.int64)).to(device)
-            return self._gather(row, torch.ones(minibatches, batch, device=device))
-        strata = torch.from_numpy((np.arange(batch) + draws) / batch).to(device)
+            return Drawn((uniform * self.size).long(), torch.ones_like(uniform).float())
+        strata = (torch.arange(batch, device=uniform.device) + uniform) / batch
         priority = self.columns["priority"][: self.size]
         edges = priority.cumsum(0)
         total = edges[-1]
@@ -204,29 +219,26 @@ class Replay:
         chance = priority[row].double() / total
         weight = (self.size * chance) ** -beta
         weight /= weight.amax(1, keepdim=True)
-        return self._gather(row, weight.float())
+        return Drawn(row, weight.float())
+
+    def batch(self, row: Tensor, weight: Tensor) -> Batch:
+        """Return the minibatch of the rows at places int64[B], with weights [B]."""
+
+        def take(name: str) -> Tensor:
+            return self.columns[name].index_select(0, row)
+
+        return Batch(
+            state=self._state(row),
+            action=take("action").long(),
+            returns=take("returns"),
+            bootstrap=take("bootstrap"),
+            next_state=self._state(row, "next_"),
+            weight=weight,
+        )
 
     def take(self, row: Tensor) -> Batch:
         """Return the rows at places int64[B], with equal weights."""
-        return self._gather(row[None], torch.ones(1, len(row), device=row.device)).minibatch(0)
-
-    def _gather(self, row: Tensor, weight: Tensor) -> Batch:
-        """Return the batch of these rows [K, B]."""
-        places = row.view(-1)
-
-        def take(name: str) -> Tensor:
-            # several times faster on a CPU than indexing by a [K, B] tensor
-            return self.columns[name].index_select(0, places).view(*row.shape, -1)
-
-        return Batch(
-            state=_folded(self._state(places), row),
-            action=take("action").long(),
-            returns=take("returns")[..., 0],
-            bootstrap=take("bootstrap")[..., 0],
-            next_state=_folded(self._state(places, "next_"), row),
-            weight=weight,
-            row=row,
-        )
+        return self.batch(row, torch.ones(len(row), device=row.device))
 
     def _state(self, places: Tensor, prefix: str = "") -> Tensor:
         """Return the states [M, ...] of rows `places` [M], before the step or ("next_") after."""
@@ -266,12 +278,13 @@ class Replay:
         if not self.prioritised:
             return
         relative = error.double() / self.scale + PRIORITY_FLOOR
-        fixed = (relative**self.alpha * PRIORITY_ONE).clamp(1, PRIORITY_LIMIT).long().view(-1)
+        fixed = (relative**self.alpha * PRIORITY_ONE).clamp(max=PRIORITY_LIMIT).long()
+        fixed = fixed.clamp_(min=1).view(-1)  # as an integer, so that NaN is a priority too
         column, row = self.columns["priority"], row.view(-1)
         # a maximum does not depend on the order of its writes
-        column[row] = 0
+        column.index_fill_(0, row, 0)
         column.scatter_reduce_(0, row, fixed, "amax")
-        self.top_priority = torch.maximum(self.top_priority, fixed.max())
+        self.top_priority.copy_(torch.maximum(self.top_priority, fixed.max()))
 
     def state(self) -> dict[str, np.ndarray]:
         """Return copies of the filled rows and the ring's position, for `restore`."""

@@ -10,7 +10,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from backtest.agent.experience import Experience, n_step
+from backtest.agent.columns import host
+from backtest.agent.experience import Experience
+from backtest.agent.returns import n_step
 from backtest.agent.weights import Floats, State, support
 from backtest.errors import ConfigError, DataError
 
@@ -35,15 +37,15 @@ def measure_range(experience: Experience, n: int, gamma: float) -> float:
             f"[learner.episode_steps] {horizon} steps are too few to measure the range of returns; "
             f"use at least {MIN_STEPS}, or set learner.v_max"
         )
-    late = experience.alive.copy()
+    late = host(experience.alive).copy()
     late[: WARM_STEPS + 1] = False
-    rewards = experience.reward[late].astype(np.float64)
+    rewards = host(experience.reward)[late].astype(np.float64)
     if not len(rewards):
         raise DataError(
             f"first experience: no episode outlived step {WARM_STEPS}; check costs, position size "
             "and market.ruin_level, or set learner.v_max"
         )
-    returns = np.abs(n_step(experience, n, gamma).value[late])
+    returns = np.abs(host(n_step(experience, n, gamma).value)[late])
     v_max = max(
         float(np.quantile(returns, 0.995)), 4 * float(rewards.std()) / math.sqrt(1 - gamma**2)
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -10,21 +12,61 @@ import torch
 from backtest.agent import schedule, streams, training_state
 from backtest.agent.aux_verdict import epoch_figures
 from backtest.agent.dueling import greedy
-from backtest.agent.kinds import export_weights
+from backtest.agent.kinds import Weights, export_weights
 from backtest.agent.plan import Plan
 from backtest.agent.protocols import Collector, Evaluator, Score
 from backtest.agent.result import Checkpoint, Curve, DivergenceError, StoppedError, Trained
 from backtest.agent.support import EDGE_LIMIT, WIDENING, measure_range
 from backtest.agent.training_state import TrainingState
+from backtest.agent.updates import Updates
 from backtest.market.layout import BRANCHES
 
-# Minibatches drawn at once, so priorities are up to this many updates old: the running sum over the
-# replay then costs little, and 25 refreshes still fall between two target copies.
-BLOCK = 8
 ENTROPY_STATES = 4096  # newest states on which the greedy actions are counted
 
 
+Scores = tuple[Score, Score]  # of the train and the validation window
+Run = Generator[Weights, Scores, Trained]
+
+
 def train_fold(plan: Plan, collector: Collector, evaluator: Evaluator) -> Trained:
+    """Train one policy; see `training`, whose weights the evaluator plays."""
+
+    def evaluate(asked: Mapping[int, Weights]) -> dict[int, Scores]:
+        return {
+            i: (evaluator.evaluate(w, "train"), evaluator.evaluate(w, "validation"))
+            for i, w in asked.items()
+        }
+
+    (trained,) = train_together([training(plan, collector)], evaluate)
+    return trained
+
+
+def train_together(
+    runs: Sequence[Run], evaluate: Callable[[Mapping[int, Weights]], Mapping[int, Scores]]
+) -> list[Trained]:
+    """Advance runs side by side, an epoch each, so that one call evaluates all their weights.
+
+    Args:
+        runs: of `training`.
+        evaluate: returns the scores of weights, by the run's place.
+
+    Raises:
+        Exception: what the first run that fails raises; the others resume from their state files.
+    """
+    done: dict[int, Trained] = {}
+    scores: Mapping[int, Scores | None] = dict.fromkeys(range(len(runs)))
+    while scores:
+        asked: dict[int, Weights] = {}
+        for i, known in scores.items():
+            try:
+                asked[i] = next(runs[i]) if known is None else runs[i].send(known)
+            except StopIteration as end:
+                done[i] = end.value
+        scores = evaluate(asked) if asked else {}
+    return [done[i] for i in range(len(runs))]
+
+
+def training(plan: Plan, collector: Collector) -> Run:
     """Train one policy; the same plan and collector give the same bits on the same device.
 
     An epoch is one collection, its share of the updates, and one greedy evaluation of the train
@@ -34,7 +76,9 @@ def train_fold(plan: Plan, collector: Collector, evaluator: Evaluator) -> Traine
     Args:
         plan: rows, settings, seed; its `state_file` makes the run resumable.
         collector: plays episodes on the train window.
-        evaluator: plays the greedy policy on the train and validation windows.
+
+    Yields:
+        The weights of each epoch; their scores are sent back.
 
     Raises:
         DivergenceError: loss or gradient not finite; carries the last good checkpoint.
@@ -47,8 +91,9 @@ def train_fold(plan: Plan, collector: Collector, evaluator: Evaluator) -> Traine
         state = training_state.resume(plan.state_file, plan)
     if state is None:
         state = training_state.begin(plan)
+    updates = Updates(state.learner, state.replay, plan.seed, plan.stream, streams.Stage.REPLAY)
     while not state.finished:
-        _epoch(state, collector, evaluator)
+        yield from _epoch(state, updates, collector)
         if plan.state_file is not None:
             training_state.save(plan.state_file, state)
     trained = state.trained()
@@ -58,7 +103,9 @@ def train_fold(plan: Plan, collector: Collector, evaluator: Evaluator) -> Traine
     return trained
 
 
-def _epoch(state: TrainingState, collector: Collector, evaluator: Evaluator) -> None:
+def _epoch(
+    state: TrainingState, updates: Updates, collector: Collector
+) -> Generator[Weights, Scores, None]:
     """Run one epoch and append its row to the curves."""
     plan, learner, epoch = state.plan, state.learner, state.epoch
     settings = plan.learner
@@ -76,14 +123,13 @@ def _epoch(state: TrainingState, collector: Collector, evaluator: Evaluator) -> 
     state.steps += experience.steps
 
     clock = time.perf_counter()
-    figures = _updates(state)
+    figures = _updates(state, updates)
     update_seconds = time.perf_counter() - clock
     loss, q_mean, edge = figures.mean(0)[:3].tolist() if len(figures) else (None, None, 0.0)
 
     parameters = learner.online.numpy_state()
     weights = export_weights(parameters, plan.network, learner.v_max)
-    train = evaluator.evaluate(weights, "train")
-    validation = evaluator.evaluate(weights, "validation")
+    train, validation = yield weights
     best = state.best
     if best is None or schedule.better(validation.sharpe, best.validation.sharpe):
         state.best = Checkpoint(
@@ -118,28 +164,26 @@ def _epoch(state: TrainingState, collector: Collector, evaluator: Evaluator) -> 
     plan.progress(learner.updates, settings.updates, row)
 
 
-def _updates(state: TrainingState) -> np.ndarray:
-    """Take the epoch's updates in blocks; return float32[updates, 4] (see `Update.figures`)."""
-    plan, learner, replay = state.plan, state.learner, state.replay
-    settings = plan.learner
+def _updates(state: TrainingState, updates: Updates) -> np.ndarray:
+    """Take the epoch's updates; return float32[updates, 4] (see `Update.figures`)."""
+    plan, settings = state.plan, state.plan.learner
     start, stop = schedule.round_updates(settings, state.epoch)
-    rows = []
-    for first in range(start, stop, BLOCK):
+
+    def before() -> None:
         _check_stop(state)
-        rng = streams.generator(plan.seed, plan.stream, streams.Stage.REPLAY, first)
-        beta = schedule.beta(settings, first)
-        block = replay.sample(min(BLOCK, stop - first), settings.batch, beta, rng)
-        done = [learner.update(block.minibatch(k)) for k in range(len(block.row))]
-        replay.set_priority(block.row, torch.stack([u.error for u in done]))
-        figures = torch.stack([u.figures for u in done]).cpu().numpy()  # the block's only sync
+        if state.learner.updates > start:
+            plan.progress(state.learner.updates, settings.updates, None)
+
+    rows = [np.zeros((0, 4), np.float32)]
+    for figures in updates.take(start, stop, partial(schedule.beta, settings), before):
         if not np.isfinite(figures).all():
-            _diverged(state, first, figures)
+            _diverged(state, start + sum(map(len, rows)), figures)
         rows.append(figures)
-        plan.progress(learner.updates, settings.updates, None)
-    figures = np.concatenate(rows) if rows else np.zeros((0, 4), np.float32)
-    if not learner.finite:  # the last step itself overflowed
+    if not state.learner.finite:  # the last step itself overflowed
         _diverged(state, stop - 1, np.full((1, 4), np.nan))
-    return figures
+    if stop > start:
+        plan.progress(state.learner.updates, settings.updates, None)
+    return np.concatenate(rows)
 
 
 def _diverged(state: TrainingState, first: int, figures: np.ndarray) -> None:

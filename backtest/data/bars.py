@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from backtest.calendar_windows import DAY_NS
 from backtest.errors import DataError
 from backtest.lake import atomic_write
 
@@ -63,6 +64,27 @@ class Bars:
     roll: Flags
     session: Days
     volume_known: bool = True
+
+    @classmethod
+    def of_prices(cls, instrument: str, time: Ints, open_: Floats, close: Floats) -> Bars:
+        """Return bars of opens and closes alone, for what trades with market orders.
+
+        Sessions are UTC dates, nothing rolls, the volume is unknown.
+
+        Args:
+            instrument: its name in the configuration.
+            time: int64[n] ns or datetime64[n], bar close, UTC.
+            open_: float64[n], points.
+            close: float64[n].
+        """
+        time = np.asarray(time).astype("datetime64[ns]").astype(np.int64)
+        open_, close = np.asarray(open_, np.float64), np.asarray(close, np.float64)
+        high, low = np.maximum(open_, close), np.minimum(open_, close)
+        n, session = len(time), ((time - 1) // DAY_NS).astype(np.int32)
+        return cls(
+            instrument, time, open_, high, low, close, np.zeros(n), np.zeros(n, np.bool_), session,
+            volume_known=False,
+        )  # fmt: skip
 
     def __post_init__(self) -> None:
         for name, dtype in DTYPES.items():

@@ -202,6 +202,39 @@ STEP = Struct(
     ),
 )
 
+# What of all that a launch carries belongs to one of its policies.
+PART = Struct(
+    "Part",
+    (
+        ("weights", np.int32, 1),
+        ("table", np.int32, 1),  # of bars
+        ("bank", np.int32, 1),  # of task skills, or -1
+        ("origin", np.int32, 1),  # bar that the table's rows count from
+        ("steps", np.int32, 1),  # the last of them truncates
+        ("base", np.float32, 1),  # points, of its bars' prices
+    ),
+)
+
+# What a strategy adds up to over its episode (`backtest.market.totals`).
+TOTALS = Struct(
+    "StrategyTotals",
+    (
+        *floats(
+            "net_pnl",  # currency, open positions at the mark
+            "max_drawdown",  # currency, from the highest equity so far
+            "costs",  # currency, in net_pnl already
+            "turnover",  # units traded
+            "square_pnl",  # currency^2, sum over bars
+            "square_loss",  # currency^2, of the bars that lost
+        ),
+        ("bars", np.int32, 1),  # until the end
+        ("exposed", np.int32, 1),  # bars with a position
+        ("trades", np.int32, 1),  # closed
+        ("wins", np.int32, 1),  # of them with a profit, net
+        ("end", np.int32, 1),  # End
+    ),
+)
+
 # The state vector (spec: agent). Slots that follow the portfolio; the rest is the bar's alone.
 STATE_DIM = 128
 PORTFOLIO_SLOTS = (*range(112, 121), *range(122, 126))

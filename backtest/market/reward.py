@@ -31,8 +31,7 @@ def differential_sharpe(
     B: Array,
     dA: Array,
     dB: Array,
-    equity0: Array,
-    scale: Array,
+    floor: Array,
     exposure: Array,
     t: Array,
 ) -> Array:
@@ -44,8 +43,7 @@ def differential_sharpe(
         B: moving second moment of returns before the step.
         dA: return minus A.
         dB: squared return minus B.
-        equity0: equity before the step, at least 1.
-        scale: see `reward_scale`.
+        floor: a tenth of a `reward_scale` as a return: the least deviation (calibrated).
         exposure: |position|/max_position after the fill.
         t: int32[n], steps since the episode's start.
     """
@@ -55,24 +53,21 @@ def differential_sharpe(
         x = np.maximum(np.abs(variance), p["dsr_epsilon"])
         dsr: Array = numerator / (x * np.sqrt(x))
         return dsr
-    floor = np.float32(0.1) * scale / equity0
     x = np.maximum(variance, floor * floor)
     dsr = clip(numerator / (x * np.sqrt(x)), -1.0, 1.0) * exposure
     return np.where(t < DSR_WARMUP, np.float32(0), dsr)
 
 
-def pnl_score(
-    p: Array, gross: Array, tx_cost: Array, ema: Array, var: Array, scale: Array
-) -> Array:
+def pnl_score(p: Array, gross: Array, tx_cost: Array, ema: Array, var: Array, unit: Array) -> Array:
     """Return the step's PnL as a z-score, float32[n]; literal: of the policy's own history."""
     if calibrated(p):
-        return clip((gross - tx_cost) / scale, -Z_LIMIT, Z_LIMIT)
+        return clip((gross - tx_cost) * unit, -Z_LIMIT, Z_LIMIT)
     z: Array = (gross - ema) / np.sqrt(var + np.float32(1e-8))
     return z
 
 
 def drawdown_penalty(
-    p: Array, peak: Array, equity: Array, excess: Array, dd_excess: Array, scale: Array
+    p: Array, peak: Array, equity: Array, excess: Array, dd_excess: Array, unit: Array
 ) -> Array:
     """Return the drawdown term, float32[n]; calibrated: only what deepens the drawdown.
 
@@ -82,21 +77,21 @@ def drawdown_penalty(
         equity: equity after the step.
         excess: drawdown beyond the threshold, currency.
         dd_excess: deepest such excess since the last peak, before this step.
-        scale: see `reward_scale`.
+        unit: one over `reward_scale`.
     """
     zero = np.float32(0)
     penalty: Array
     if calibrated(p):
-        penalty = np.minimum(np.maximum(zero, excess - dd_excess) / scale, np.float32(Z_LIMIT))
+        penalty = np.minimum(np.maximum(zero, excess - dd_excess) * unit, np.float32(Z_LIMIT))
         return penalty
     depth = np.where(peak > 0, (peak - equity) / np.where(peak > 0, peak, np.float32(1)), zero)
     penalty = np.maximum(zero, depth - p["dd_threshold"])
     return penalty
 
 
-def trade_outcome(p: Array, result: Array, scale: Array) -> Array:
+def trade_outcome(p: Array, result: Array, unit: Array) -> Array:
     """Return a closed trade's result as the reward counts it: in scales; literal: in currency."""
-    return result / scale if calibrated(p) else result
+    return result * unit if calibrated(p) else result
 
 
 def loss_penalty(p: Array, closed: Array, outcome: Array) -> Array:
@@ -106,18 +101,18 @@ def loss_penalty(p: Array, closed: Array, outcome: Array) -> Array:
     return np.where(closed, charge, np.float32(0))
 
 
-def trade_bonus(p: Array, closed: Array, aux: Array, side: Array, outcome: Array) -> Array:
+def trade_bonus(p: Array, closed: Array, aux: Array, position: Array, outcome: Array) -> Array:
     """Return r_aux of one closed trade, float32[n], never negative.
 
     Args:
         p: one `MarketParams` record.
         closed: bool[n].
         aux: float32[n], the forecast that counts: at the close (literal), at entry (calibrated).
-        side: float32[n], sign of the closed position.
+        position: float32[n], the one that closed, units.
         outcome: float32[n], see `trade_outcome`.
     """
     zero = np.float32(0)
-    alignment = np.maximum(zero, aux * side)
+    alignment = np.maximum(zero, np.where(position > 0, aux, -aux))
     profit = np.maximum(zero, outcome)
     if calibrated(p):
         profit = np.minimum(profit, np.float32(Z_LIMIT))
@@ -126,9 +121,10 @@ def trade_bonus(p: Array, closed: Array, aux: Array, side: Array, outcome: Array
 
 def regime(p: Array, adx: Array, cusum: Array) -> tuple[Array, Array]:
     """Return (trend, vol) factors in [0.5, 2] from the raw ADX (0-100) and the raw CUSUM."""
-    trend = clip(adx / np.float32(25), 0.5, 2.0)
+    one = np.float32(1)
     reference = p["cusum_ref"] if calibrated(p) else np.float32(0.5)
-    return trend, clip(cusum / reference, 0.5, 2.0)
+    vol = clip(cusum * (one / reference), 0.5, 2.0)
+    return clip(adx * (one / np.float32(25)), 0.5, 2.0), vol
 
 
 def weighted_terms(p: Array, c: dict[str, Array]) -> dict[str, Array]:

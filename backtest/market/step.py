@@ -56,21 +56,24 @@ def book(
     the two trades of a flip, the roll's cost belongs wholly to the old one.
     """
     q0 = s["position"]
-    side = np.sign(q0)
     reduces = q0 * d < 0
     flipped = q0 * q1 < 0
     closed = (q0 != 0) & ((q1 == 0) | flipped)
-    units = np.where(reduces, np.minimum(np.abs(d), np.abs(q0)), ZERO)
-    realised = units * (price - entry) * p["mult"] * side
+    units = np.where(reduces, np.where(flipped, q0, -d), ZERO)  # closed, signed as the trade
+    realised = units * (price - entry) * p["mult"]
+    opens = ((q0 == 0) & (q1 != 0)) | flipped
+    adds = (d != 0) & ~reduces
+    # a flip's share of the old trade, or an increase's average price: never both
     one = np.float32(1)
-    share = np.where(flipped, np.abs(q0), one) / np.where(flipped, np.abs(d), one)
+    top = np.where(adds, q0 * entry + d * price, q0)
+    bottom = np.where(adds, q1, d)
+    divides = adds | flipped
+    quotient = np.where(divides, top, one) / np.where(divides, bottom, one)
+    share = np.where(flipped, -quotient, one)
     old_cost = trade_cost * share + roll_cost
     new_cost = trade_cost - trade_cost * share
     running = s["trade_pnl"] + realised - old_cost
-    opens = ((q0 == 0) & (q1 != 0)) | flipped
-    adds = (d != 0) & ~reduces
-    average = np.where(adds, q0 * entry + d * price, one) / np.where(adds, q1, one)
-    entry = np.where(adds, average, entry)
+    entry = np.where(adds, quotient, entry)
     entry = np.where(opens, price, entry)
     return Ledger(
         entry_price=np.where(q1 == 0, ZERO, entry),
@@ -81,6 +84,41 @@ def book(
         flipped=flipped,
         result=np.where(closed, running, ZERO),
     )
+
+
+def ruin(p: Array, s: Array, r: Array, c1: Array, unit: Array, aux: Array) -> tuple[Array, Array]:
+    """End episodes whose account fell to its ruin level.
+
+    What is open is lost at the mark, without a further cost.
+
+    Args:
+        p: one `MarketParams` record.
+        s: `EpisodeState` records [n] after the step.
+        r: `StepResult` records [n] of the step, without the reward.
+        c1: float32[n], close[b+1].
+        unit: float32[n], one over `reward_scale`.
+        aux: float32[n], direction forecast at b.
+
+    Returns:
+        The states and results after the ruin; arguments are not changed.
+    """
+    s, r = s.copy(), r.copy()
+    q1 = s["position"]
+    open_trade = q1 != 0
+    unrealised = q1 * (c1 - s["entry_price"]) * p["mult"]
+    outcome = terms.trade_outcome(p, s["trade_pnl"] + unrealised, unit)
+    calibrated = terms.calibrated(p)
+    if calibrated:
+        r["asym"] = r["asym"] - terms.loss_penalty(p, open_trade, outcome)
+    aux0 = s["aux_at_entry"] if calibrated else aux
+    r["r_aux"] = r["r_aux"] + terms.trade_bonus(p, open_trade, aux0, q1, outcome)
+    r["segment_complete"] |= open_trade
+    r["end"] = End.TERMINATED
+    s["cash"] = s["portfolio_val"]
+    s["realized_pnl"] = s["realized_pnl"] + unrealised
+    for name in ("position", "hold_time", "entry_price", "trade_pnl", "aux_at_entry"):
+        s[name] = ZERO
+    return s, r
 
 
 def step(
@@ -170,12 +208,14 @@ def advance(
     hold_time = np.where(flat, ZERO, held)
 
     scale = terms.reward_scale(p, bar["sigma"])
-    exposure = np.abs(q1) / p["max_position"]
-    equity0 = np.maximum(s["prev_equity"], one)
-    R = (gross - tx_cost) / equity0
+    unit = one / scale
+    exposure = np.abs(q1) * (one / p["max_position"])
+    per_equity = one / np.maximum(s["prev_equity"], one)
+    R = (gross - tx_cost) * per_equity
     dA = R - s["dsr_A"]
     dB = R * R - s["dsr_B"]
-    dsr = terms.differential_sharpe(p, s["dsr_A"], s["dsr_B"], dA, dB, equity0, scale, exposure, t)
+    floor = np.float32(0.1) * scale * per_equity
+    dsr = terms.differential_sharpe(p, s["dsr_A"], s["dsr_B"], dA, dB, floor, exposure, t)
     A = s["dsr_A"] + p["dsr_eta"] * dA
     B = s["dsr_B"] + p["dsr_eta"] * dB
     ema = s["pnl_ema"] + p["dsr_eta"] * (gross - s["pnl_ema"])
@@ -184,50 +224,38 @@ def advance(
 
     peak = np.maximum(s["peak_equity"], equity)
     excess = np.maximum(ZERO, (peak - equity) - p["dd_threshold"] * peak)
-    dd_penalty = terms.drawdown_penalty(p, peak, equity, excess, s["dd_excess"], scale)
+    dd_penalty = terms.drawdown_penalty(p, peak, equity, excess, s["dd_excess"], unit)
     dd_excess = np.where(equity >= peak, ZERO, np.maximum(s["dd_excess"], excess))
 
-    ruined = equity <= p["ruin_level"]
-    open_trade = ruined & (q1 != 0)
-    unrealised = q1 * (c1 - ledger.entry_price) * mult
-    ruin_result = np.where(open_trade, ledger.trade_pnl + unrealised, ZERO)
-
-    pnl_z = terms.pnl_score(p, gross, tx_cost, ema, var, scale)
-    outcome = terms.trade_outcome(p, ledger.result, scale)
-    ruin_outcome = terms.trade_outcome(p, ruin_result, scale)
+    pnl_z = terms.pnl_score(p, gross, tx_cost, ema, var, unit)
+    outcome = terms.trade_outcome(p, ledger.result, unit)
     if calibrated:
         asym = pnl_z - terms.loss_penalty(p, ledger.closed, outcome)
-        asym = asym - terms.loss_penalty(p, open_trade, ruin_outcome)
-        rent = hold_time * p["time_decay_rate"] * np.abs(q1)
-        rent = np.minimum(rent / p["max_position"], p["max_hold_penalty"])
-        aux0, aux1 = s["aux_at_entry"], ledger.aux_at_entry
+        rent = np.minimum(hold_time * p["time_decay_rate"] * exposure, p["max_hold_penalty"])
     else:
         asym = np.where(pnl_z >= 0, pnl_z, pnl_z * p["loss_aversion"])
         rent = hold_time * p["time_decay_rate"]
-        aux0 = aux1 = aux
-    bonus = terms.trade_bonus(p, ledger.closed, aux0, np.sign(q0), outcome)
-    bonus = bonus + terms.trade_bonus(p, open_trade, aux1, np.sign(q1), ruin_outcome)
+    aux0 = s["aux_at_entry"] if calibrated else aux
+    bonus = terms.trade_bonus(p, ledger.closed, aux0, q0, outcome)
     trend, vol = terms.regime(p, bar["adx"], bar["cusum"])
     idle = np.minimum(flat_counter * p["idle_scale"], p["max_idle_penalty"])
     values = (dsr, pnl_z, dd_penalty, idle, trend, vol, asym, rent, tx_cost, bonus)
-    components = dict(zip(COMPONENTS, values, strict=True))
 
     result = np.empty(len(s), STEP.dtype)
-    for name, value in components.items():
+    for name, value in zip(COMPONENTS, values, strict=True):
         result[name] = value
-    result["reward"] = terms.weighted_sum(p, components)
     result["gross"] = gross
     result["fill_price"] = price
     result["filled"] = d
     result["position"] = q1
     result["equity"] = equity
     result["trade_result"] = ledger.result
-    result["segment_complete"] = ledger.closed | open_trade
-    result["end"] = np.where(ruined, End.TERMINATED, np.where(last, End.TRUNCATED, End.RUNNING))
+    result["segment_complete"] = ledger.closed
+    result["end"] = np.where(last, End.TRUNCATED, End.RUNNING)
 
     new = np.empty(len(s), STATE.dtype)
-    new["position"] = np.where(ruined, ZERO, q1)
-    new["cash"] = np.where(ruined, equity, cash)
+    new["position"] = q1
+    new["cash"] = cash
     new["portfolio_val"] = equity
     new["dsr_A"] = A
     new["dsr_B"] = B
@@ -236,14 +264,18 @@ def advance(
     new["peak_equity"] = peak
     new["flat_counter"] = flat_counter
     new["prev_equity"] = equity
-    new["hold_time"] = np.where(ruined, ZERO, hold_time)
-    new["realized_pnl"] = (
-        s["realized_pnl"] + ledger.realized + np.where(open_trade, unrealised, ZERO)
-    )
-    new["entry_price"] = np.where(ruined, ZERO, ledger.entry_price)
-    new["trade_pnl"] = np.where(ruined, ZERO, ledger.trade_pnl)
-    new["aux_at_entry"] = np.where(ruined, ZERO, ledger.aux_at_entry)
+    new["hold_time"] = hold_time
+    new["realized_pnl"] = s["realized_pnl"] + ledger.realized
+    new["entry_price"] = ledger.entry_price
+    new["trade_pnl"] = ledger.trade_pnl
+    new["aux_at_entry"] = ledger.aux_at_entry
     new["dd_excess"] = dd_excess
+    ruined = equity <= p["ruin_level"]
+    if ruined.any():
+        new[ruined], result[ruined] = ruin(
+            p, new[ruined], result[ruined], c1[ruined], unit[ruined], aux[ruined]
+        )
+    result["reward"] = terms.weighted_sum(p, {name: result[name] for name in COMPONENTS})
     return new, result
 
 

@@ -31,14 +31,14 @@ inline BankView bank_view(const BankRules *p, const int m, __global BankHead *he
 }
 
 inline Work work_of(const BankRules *p, const int m, __global float *x, __global float *g,
-                    __global float *unit, __local float *part, __local float *sum,
+                    __global float *unit, __local float4 *part, __local float *sum,
                     __local Plan *plan)
 {
     Work w;
     w.x = x + (long)m * p->key_dim;
     w.g = g + (long)m * p->dim;
     w.unit = unit + (long)m * p->dim;
-    w.part = part;
+    w.part = (__local float *)part;
     w.sum = sum;
     w.plan = plan;
     return w;
@@ -123,7 +123,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16
     __global long *uses, __global float *keys, __global float *directions,
     __global float *corrections, __global BankCell *cells, __global float *cell_keys,
     __global float *cell_sum, __global long *counters, __global const float *center,
-    __global float *x, __global float *g_, __global float *unit, __local float *part,
+    __global float *x, __global float *g_, __global float *unit, __local float4 *part,
     __local float *sum, __local Plan *plan, __global const float *h, __global const float *g,
     __global const float *h_norm, __global const int *counts, const int rows,
     __global int *decision, __global int *slot)
@@ -177,13 +177,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16
     const BankRules rules, __global BankHead *head, __global BankSkill *skills,
     __global long *uses, __global float *keys, __global float *directions,
     __global float *corrections, __global BankCell *cells, __global float *cell_keys,
-    __global float *cell_sum, __global long *counters, __local float *part, __local float *sum,
+    __global float *cell_sum, __global long *counters, __local float4 *part, __local float *sum,
     __local Plan *plan)
 {
     const BankView b = bank_view(&rules, get_group_id(0), head, skills, uses, keys, directions,
                                  corrections, cells, cell_keys, cell_sum, counters);
     Work w;
-    w.part = part;
+    w.part = (__local float *)part;
     w.sum = sum;
     w.plan = plan;
     tick_all(&rules, &b, &w);
@@ -195,7 +195,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1), vec_type_hint(float16
     __global long *uses, __global float *keys, __global float *directions,
     __global float *corrections, __global BankCell *cells, __global float *cell_keys,
     __global float *cell_sum, __global long *counters, __global float *x, __global float *g_,
-    __global float *unit, __local float *part, __local float *sum, __local Plan *plan,
+    __global float *unit, __local float4 *part, __local float *sum, __local Plan *plan,
     __global const int *slots, __global const float *g, __global int *turned)
 {
     const int m = get_group_id(0), j = get_local_id(0);

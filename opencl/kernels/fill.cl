@@ -25,7 +25,7 @@ inline float position_change(const MarketParams *p, const float position,
                              const float target, const float urgency)
 {
     float delta = (target - position) * urgency;
-    if (p->lot_size > 0.0f) {
+    if (WHOLE_LOTS) {
         delta = trunc(delta / p->lot_size) * p->lot_size;
     }
     const bool dust = fabs(position + delta) < DUST * p->max_position;
@@ -33,9 +33,9 @@ inline float position_change(const MarketParams *p, const float position,
 }
 
 // Whether an order trades at the close of its own bar.
-inline bool at_close(const MarketParams *p, const int order)
+inline bool at_close(const int order)
 {
-    return order == ORDER_MARKET && p->fill == FILL_CLOSE;
+    return FILLS_AT_CLOSE && order == ORDER_MARKET;
 }
 
 // Units filled; *price receives the fill price, close[b+1] where nothing fills.
@@ -48,7 +48,7 @@ inline float order_fill(const MarketParams *p, const Bar bar, const Bar nxt,
     const bool through = buy ? nxt.low < limit : nxt.high > limit;
     const float better = buy ? min(limit, nxt.open) : max(limit, nxt.open);
     const bool market = order == ORDER_MARKET;
-    const bool close = at_close(p, order);
+    const bool close = at_close(order);
     const float quoted = close ? c0 : (market ? nxt.open : better);
     const uint flags = close ? bar.flags : nxt.flags;
     const bool fills = delta != 0.0f && (flags & BAR_NO_VOLUME) == 0 && (market || through);

@@ -10,29 +10,29 @@ typedef struct {
     float result;   // currency, net, of the trade that closed, else 0
 } Ledger;
 
-// -1, 0 or 1.
-inline float sign_of(const float x) { return x > 0.0f ? 1.0f : (x < 0.0f ? -1.0f : 0.0f); }
-
 // Book one fill into the trade ledger; a flip closes the old trade and opens the rest.
 inline Ledger book(const EpisodeState *s, const MarketParams *p, const float q1, const float d,
                    const float price, const float entry, const float trade_cost,
                    const float roll_cost, const float aux)
 {
     const float q0 = s->position;
-    const float side = sign_of(q0);
     const bool reduces = q0 * d < 0.0f;
     const bool flipped = q0 * q1 < 0.0f;
     const bool closed = q0 != 0.0f && (q1 == 0.0f || flipped);
-    const float units = reduces ? min(fabs(d), fabs(q0)) : 0.0f;
-    const float realised = units * (price - entry) * p->mult * side;
-    const float share = (flipped ? fabs(q0) : 1.0f) / (flipped ? fabs(d) : 1.0f);
+    const float units = reduces ? (flipped ? q0 : -d) : 0.0f; // closed, signed as the trade
+    const float realised = units * (price - entry) * p->mult;
+    const bool opens = (q0 == 0.0f && q1 != 0.0f) || flipped;
+    const bool adds = d != 0.0f && !reduces;
+    // a flip's share of the old trade, or an increase's average price: never both
+    const float top = adds ? q0 * entry + d * price : q0;
+    const float bottom = adds ? q1 : d;
+    const bool divides = adds || flipped;
+    const float quotient = (divides ? top : 1.0f) / (divides ? bottom : 1.0f);
+    const float share = flipped ? -quotient : 1.0f;
     const float old_cost = trade_cost * share + roll_cost;
     const float new_cost = trade_cost - trade_cost * share;
     const float running = s->trade_pnl + realised - old_cost;
-    const bool opens = (q0 == 0.0f && q1 != 0.0f) || flipped;
-    const bool adds = d != 0.0f && !reduces;
-    const float average = (adds ? q0 * entry + d * price : 1.0f) / (adds ? q1 : 1.0f);
-    float entry1 = adds ? average : entry;
+    float entry1 = adds ? quotient : entry;
     entry1 = opens ? price : entry1;
     Ledger ledger;
     ledger.entry_price = q1 == 0.0f ? 0.0f : entry1;
@@ -43,6 +43,31 @@ inline Ledger book(const EpisodeState *s, const MarketParams *p, const float q1,
     ledger.flipped = flipped;
     ledger.result = closed ? running : 0.0f;
     return ledger;
+}
+
+// The account fell to its ruin level: what is open is lost at the mark, without a further cost.
+// Called behind a branch: it is rare, and as selects it would be a tenth of every step.
+inline void ruin(const MarketParams *p, EpisodeState *s, StepResult *r, const float c1,
+                 const float unit, const float aux)
+{
+    const float q1 = s->position;
+    const bool open_trade = q1 != 0.0f;
+    const float unrealised = q1 * (c1 - s->entry_price) * p->mult;
+    const float outcome = trade_outcome(p, s->trade_pnl + unrealised, unit);
+    if (CALIBRATED) {
+        r->asym = r->asym - loss_penalty(p, open_trade, outcome);
+    }
+    const float aux0 = CALIBRATED ? s->aux_at_entry : aux;
+    r->r_aux = r->r_aux + trade_bonus(p, open_trade, aux0, q1, outcome);
+    r->segment_complete = r->segment_complete || open_trade;
+    r->end = END_TERMINATED;
+    s->position = 0.0f;
+    s->cash = s->portfolio_val;
+    s->hold_time = 0.0f;
+    s->realized_pnl = s->realized_pnl + unrealised;
+    s->entry_price = 0.0f;
+    s->trade_pnl = 0.0f;
+    s->aux_at_entry = 0.0f;
 }
 
 // One bar in one or two loads; read member by member it takes eight.
@@ -89,7 +114,7 @@ advance(const MarketParams *p, EpisodeState *s, const float target, const float 
     const float q1 = q0 + d;
 
     float gross = mult * (q0 * (c1 - c0) + d * (c1 - price));
-    gross = at_close(p, order) ? mult * q1 * (c1 - c0) : gross;
+    gross = at_close(order) ? mult * q1 * (c1 - c0) : gross;
 
     const float crossing = order == ORDER_MARKET ? mult * (p->half_spread + p->slippage) : 0.0f;
     const float notional_cost = fabs(price + p->base) * mult * p->tx_cost_multiplier;
@@ -100,20 +125,21 @@ advance(const MarketParams *p, EpisodeState *s, const float target, const float 
 
     const Ledger ledger = book(s, p, q1, d, price, entry, trade_cost, roll_cost, aux);
 
-    const float dust = calibrated(p) ? DUST * p->max_position : DUST;
+    const float dust = CALIBRATED ? DUST * p->max_position : DUST;
     const bool flat = fabs(q1) < dust;
     const float flat_counter = flat ? s->flat_counter + 1.0f : 0.0f;
-    const float held = calibrated(p) && ledger.flipped ? 1.0f : s->hold_time + 1.0f;
+    const float held = CALIBRATED && ledger.flipped ? 1.0f : s->hold_time + 1.0f;
     const float hold_time = flat ? 0.0f : held;
 
     const float scale = reward_scale(p, bar.sigma);
-    const float exposure = fabs(q1) / p->max_position;
-    const float equity0 = max(s->prev_equity, 1.0f);
-    const float R = (gross - tx_cost) / equity0;
+    const float unit = 1.0f / scale;
+    const float exposure = fabs(q1) * (1.0f / p->max_position);
+    const float per_equity = 1.0f / max(s->prev_equity, 1.0f);
+    const float R = (gross - tx_cost) * per_equity;
     const float dA = R - s->dsr_A;
     const float dB = R * R - s->dsr_B;
     StepResult r;
-    r.dsr = differential_sharpe(p, s->dsr_A, s->dsr_B, dA, dB, equity0, scale, exposure, t);
+    r.dsr = differential_sharpe(p, s->dsr_A, s->dsr_B, dA, dB, 0.1f * scale * per_equity, exposure, t);
     const float A = s->dsr_A + p->dsr_eta * dA;
     const float B = s->dsr_B + p->dsr_eta * dB;
     const float ema = s->pnl_ema + p->dsr_eta * (gross - s->pnl_ema);
@@ -122,48 +148,34 @@ advance(const MarketParams *p, EpisodeState *s, const float target, const float 
 
     const float peak = max(s->peak_equity, equity);
     const float excess = max(0.0f, (peak - equity) - p->dd_threshold * peak);
-    r.dd_penalty = drawdown_penalty(p, peak, equity, excess, s->dd_excess, scale);
+    r.dd_penalty = drawdown_penalty(p, peak, equity, excess, s->dd_excess, unit);
     const float dd_excess = equity >= peak ? 0.0f : max(s->dd_excess, excess);
 
-    const bool ruined = equity <= p->ruin_level;
-    const bool open_trade = ruined && q1 != 0.0f;
-    const float unrealised = q1 * (c1 - ledger.entry_price) * mult;
-    const float ruin_result = open_trade ? ledger.trade_pnl + unrealised : 0.0f;
-
-    r.pnl_z = pnl_score(p, gross, tx_cost, ema, var, scale);
-    const float outcome = trade_outcome(p, ledger.result, scale);
-    const float ruin_outcome = trade_outcome(p, ruin_result, scale);
-    float aux0, aux1;
-    if (calibrated(p)) {
+    r.pnl_z = pnl_score(p, gross, tx_cost, ema, var, unit);
+    const float outcome = trade_outcome(p, ledger.result, unit);
+    if (CALIBRATED) {
         r.asym = r.pnl_z - loss_penalty(p, ledger.closed, outcome);
-        r.asym = r.asym - loss_penalty(p, open_trade, ruin_outcome);
-        const float rent = hold_time * p->time_decay_rate * fabs(q1);
-        r.hold_rent = min(rent / p->max_position, p->max_hold_penalty);
-        aux0 = s->aux_at_entry;
-        aux1 = ledger.aux_at_entry;
+        r.hold_rent = min(hold_time * p->time_decay_rate * exposure, p->max_hold_penalty);
     } else {
         r.asym = r.pnl_z >= 0.0f ? r.pnl_z : r.pnl_z * p->loss_aversion;
         r.hold_rent = hold_time * p->time_decay_rate;
-        aux0 = aux;
-        aux1 = aux;
     }
-    r.r_aux = trade_bonus(p, ledger.closed, aux0, sign_of(q0), outcome);
-    r.r_aux = r.r_aux + trade_bonus(p, open_trade, aux1, sign_of(q1), ruin_outcome);
+    const float aux0 = CALIBRATED ? s->aux_at_entry : aux;
+    r.r_aux = trade_bonus(p, ledger.closed, aux0, q0, outcome);
     r.trend = regime(p, bar.adx, bar.cusum, &r.vol);
     r.idle = min(flat_counter * p->idle_scale, p->max_idle_penalty);
     r.tx_cost = tx_cost;
-    r.reward = weighted_sum(p, &r);
     r.gross = gross;
     r.fill_price = price;
     r.filled = d;
     r.position = q1;
     r.equity = equity;
     r.trade_result = ledger.result;
-    r.segment_complete = ledger.closed || open_trade;
-    r.end = ruined ? END_TERMINATED : (last ? END_TRUNCATED : END_RUNNING);
+    r.segment_complete = ledger.closed;
+    r.end = last ? END_TRUNCATED : END_RUNNING;
 
-    s->position = ruined ? 0.0f : q1;
-    s->cash = ruined ? equity : cash;
+    s->position = q1;
+    s->cash = cash;
     s->portfolio_val = equity;
     s->dsr_A = A;
     s->dsr_B = B;
@@ -172,12 +184,16 @@ advance(const MarketParams *p, EpisodeState *s, const float target, const float 
     s->peak_equity = peak;
     s->flat_counter = flat_counter;
     s->prev_equity = equity;
-    s->hold_time = ruined ? 0.0f : hold_time;
-    s->realized_pnl = s->realized_pnl + ledger.realized + (open_trade ? unrealised : 0.0f);
-    s->entry_price = ruined ? 0.0f : ledger.entry_price;
-    s->trade_pnl = ruined ? 0.0f : ledger.trade_pnl;
-    s->aux_at_entry = ruined ? 0.0f : ledger.aux_at_entry;
+    s->hold_time = hold_time;
+    s->realized_pnl = s->realized_pnl + ledger.realized;
+    s->entry_price = ledger.entry_price;
+    s->trade_pnl = ledger.trade_pnl;
+    s->aux_at_entry = ledger.aux_at_entry;
     s->dd_excess = dd_excess;
+    if (equity <= p->ruin_level) {
+        ruin(p, s, &r, c1, unit, aux);
+    }
+    r.reward = weighted_sum(p, &r);
     return r;
 }
 

@@ -18,7 +18,7 @@ inline void portfolio_state(const MarketParams *p, const EpisodeState *s, const 
     out[8] = (float)min(t, DSR_WARMUP) / (float)DSR_WARMUP;
     out[9] = s->dsr_A * equity / scale;
     out[10] = sqrt(max(s->dsr_B, 0.0f)) * equity / scale;
-    if (calibrated(p)) {
+    if (CALIBRATED) {
         out[11] = s->position != 0.0f ? move / max(bar.sigma, p->tick_size) : 0.0f;
         out[12] = s->aux_at_entry;
     } else {

@@ -1,14 +1,18 @@
 // The scenario network's queries for GPUs, one element at a time; they are computed where used.
 
 // One query element of one episode: a bias and the weights of those portfolio floats whose bit is
-// set in mask; f is the episode's column.
+// set in mask; w holds eight floats, f is the episode's column.
 inline float project(__global const float *w, __local const float *f, const int mask)
 {
-    float sum = w[0];
+    const float4 a = ((__global const float4 *)w)[0];
+    const float4 b = ((__global const float4 *)w)[1];
+    const float weight[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    float sum = weight[0];
     int next = 1;
+#pragma unroll N_PORTFOLIO
     for (int k = 0; k < N_PORTFOLIO; k++) {
         if (mask >> k & 1) {
-            sum = fma(w[next], f[k * ROW], sum);
+            sum = fma(weight[next], f[k * ROW], sum);
             next++;
         }
     }

@@ -21,8 +21,8 @@ typedef struct {
     __global const float *guess;     // [SLOTS + GUESS + 1][GUESS]: V, R, sizes of guess_lanes
 } Policy;
 
-// The parts of one policy among those of all; parts is (weights, table, task bank or -1, 0).
-inline Policy policy_at(const int4 parts, const long rows, __global const float *table,
+// The parts of one policy among those of all.
+inline Policy policy_at(const Part part, const long rows, __global const float *table,
                         __global const char *found, __global const float *query,
                         __global const float *w1, __global const float *b1, __global const float *w2,
                         __global const float *b2, __global const float *w3, __global const float *b3,
@@ -31,11 +31,11 @@ inline Policy policy_at(const int4 parts, const long rows, __global const float 
                         __global const float4 *entries, __global const uchar *disagree,
                         __global const float *shift, __global const float *guess)
 {
-    const long w = parts.x;
-    const long bank = max(parts.z, 0);
+    const long w = part.weights;
+    const long bank = max(part.bank, 0);
     Policy p;
-    p.table = table + parts.y * rows * BAR_ROW;
-    p.found = found != 0 ? found + parts.y * rows : 0;
+    p.table = table + part.table * rows * BAR_ROW;
+    p.found = found != 0 ? found + part.table * rows : 0;
     p.query = query + w * QUERY_SIZE;
     p.w1 = w1 + w * W1_SIZE;
     p.b1 = b1 + w * HIDDEN1;
@@ -47,11 +47,18 @@ inline Policy policy_at(const int4 parts, const long rows, __global const float 
     p.alpha = alpha + w * N_DIRECTION;
     p.keys = keys + bank * SLOTS * TASK_ROW;
     p.center = center + bank * TASK_ROW;
-    p.entries = parts.z < 0 ? 0 : entries + bank * SLOTS;
+    p.entries = part.bank < 0 ? 0 : entries + bank * SLOTS;
     p.disagree = disagree + bank * SLOTS * SLOTS;
     p.shift = shift + bank * SLOTS * TASK_ROW;
     p.guess = guess + bank * (SLOTS + GUESS + 1) * GUESS;
     return p;
+}
+
+// The market of one policy: prices of its bars stand above its own base.
+inline MarketParams market_of(MarketParams params, const Part part)
+{
+    params.base = part.base;
+    return params;
 }
 
 // Record what a step did; trace and portfolio rows are optional (null pointers).

@@ -30,7 +30,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
     __global const Bar *restrict bars,       // [bars]
     __global const float *restrict aux,      // [bars]
     __global const float *restrict x,        // [bars][N_BAR_PART], the bars' part of the state
-    __global const float *restrict table,    // [tables][rows][BAR_ROW], from bar first_row on
+    __global const float *restrict table,    // [tables][rows][BAR_ROW], from bar origin + first_row on
     __global const char *restrict found,     // [tables][rows] or null
     __global const float *restrict query,    // these as in Policy, one after the other
     __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
@@ -39,7 +39,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
     __global const float *restrict bank_keys, __global const float *restrict center,
     __global const float4 *restrict entries, __global const uchar *restrict disagree,
     __global const float *restrict shift, __global const float *restrict guess,
-    __global const int4 *restrict parts,     // [policies], of policy_at
+    __global const Part *restrict parts,     // [policies]
     __global const uint2 *restrict keys,     // [policies]
     __global const int *restrict episodes,   // [tiles][TILE], negative: none, those at the end
     __global const int *restrict start,      // [n], global bar of step 0
@@ -73,19 +73,21 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
         count += episodes[tile * TILE + e] >= 0;
     }
     const int policy = episodes[tile * TILE] / per_policy;
-    const Policy p = policy_at(parts[policy], rows, table, found, query, w1, b1, w2, b2, w3, b3, z, alpha,
+    const Part part = parts[policy];
+    const MarketParams rules = market_of(params, part);
+    const Policy p = policy_at(part, rows, table, found, query, w1, b1, w2, b2, w3, b3, z, alpha,
                                bank_keys, center, entries, disagree, shift, guess);
     // surplus items shadow the last episode and write nothing
     const int own = episodes[tile * TILE + min(j, count - 1)];
     const int own_bar = start[own] - first_bar;
-    EpisodeState state = reset(&params);
+    EpisodeState state = reset(&rules);
     bool alive = j < count;
     if (first_step > 0) {
         state = memory[own];
         alive = alive && living[own] != 0;
     }
     if (j < TILE) {
-        place[j] = start[own] - first_row;
+        place[j] = start[own] - part.origin - first_row;
         id[j] = own - policy * per_policy;
     }
     __global float *past = history != 0 ? history + (long)tile * PAST_SIZE * TILE : 0;
@@ -99,7 +101,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
         }
         if (j < TILE) {
             float mine[N_PORTFOLIO];
-            portfolio_state(&params, &state, bar_at(bars, own_bar + t), t, mine);
+            portfolio_state(&rules, &state, bar_at(bars, own_bar + t), t, mine);
             for (int k = 0; k < N_PORTFOLIO; k++) {
                 f[k * ROW + j] = mine[k];
             }
@@ -140,7 +142,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
                     chosen = (int4)(chance[j], chance[TILE + j], chance[2 * TILE + j], chance[3 * TILE + j]);
                 }
                 action = choose(mine, chosen);
-                r = step(&params, &state, action, bar_at(bars, bar), bar_at(bars, bar + 1), t, t == steps - 1,
+                r = step(&rules, &state, action, bar_at(bars, bar), bar_at(bars, bar + 1), t, t == part.steps - 1,
                          aux[bar]);
                 alive = r.end == END_RUNNING;
             }

@@ -5,7 +5,7 @@ __kernel void rollout_lanes(
     __global const Bar *restrict bars,       // [bars]
     __global const float *restrict aux,      // [bars]
     __global const float *restrict x,        // [bars][N_BAR_PART], the bars' part of the state
-    __global const float *restrict table,    // [tables][rows][BAR_ROW], from bar first_row on
+    __global const float *restrict table,    // [tables][rows][BAR_ROW], from bar origin + first_row on
     __global const char *restrict found,     // [tables][rows] or null
     __global const float *restrict query,    // these as in Policy, one after the other
     __global const float *restrict w1, __global const float *restrict b1, __global const float *restrict w2,
@@ -14,7 +14,7 @@ __kernel void rollout_lanes(
     __global const float *restrict bank_keys, __global const float *restrict center,
     __global const float4 *restrict entries, __global const uchar *restrict disagree,
     __global const float *restrict shift, __global const float *restrict guess,
-    __global const int4 *restrict parts,     // [policies], of policy_at
+    __global const Part *restrict parts,     // [policies]
     __global const uint2 *restrict keys,     // [policies]
     __global const int *restrict episodes,   // [tiles][LANES], negative: none, those at the end
     __global const int *restrict start,      // [n], global bar of step 0
@@ -42,15 +42,17 @@ __kernel void rollout_lanes(
         own[i] = episode >= 0 ? episode : own[count - 1]; // surplus lanes shadow the last episode
     }
     const int policy = own[0] / per_policy;
-    const Policy p = policy_at(parts[policy], rows, table, found, query, w1, b1, w2, b2, w3, b3, z, alpha,
+    const Part part = parts[policy];
+    const MarketParams rules = market_of(params, part);
+    const Policy p = policy_at(part, rows, table, found, query, w1, b1, w2, b2, w3, b3, z, alpha,
                                bank_keys, center, entries, disagree, shift, guess);
     EpisodeState state[LANES];
     bool alive[LANES];
     int place[LANES];
     for (int i = 0; i < LANES; i++) {
-        state[i] = first_step > 0 ? memory[own[i]] : reset(&params);
+        state[i] = first_step > 0 ? memory[own[i]] : reset(&rules);
         alive[i] = i < count && (first_step == 0 || living[own[i]] != 0);
-        place[i] = start[own[i]] - first_row;
+        place[i] = start[own[i]] - part.origin - first_row;
     }
     lanes_t a[HIDDEN1 > HIDDEN2 ? HIDDEN1 : HIDDEN2];
     lanes_t b[HIDDEN2];
@@ -68,7 +70,7 @@ __kernel void rollout_lanes(
         }
         for (int i = 0; i < LANES; i++) {
             float mine[N_PORTFOLIO];
-            portfolio_state(&params, &state[i], bars[start[own[i]] + t - first_bar], t, mine);
+            portfolio_state(&rules, &state[i], bars[start[own[i]] + t - first_bar], t, mine);
             for (int k = 0; k < N_PORTFOLIO; k++) {
                 ((float *)&f[k])[i] = mine[k];
             }
@@ -106,7 +108,7 @@ __kernel void rollout_lanes(
             if (alive[i]) {
                 const uint id = episode - policy * per_policy;
                 action = choose(mine, drawn_action(epsilon, keys[policy], stage_round, id, (uint)t));
-                r = step(&params, &state[i], action, bars[bar], bars[bar + 1], t, t == steps - 1, aux[bar]);
+                r = step(&rules, &state[i], action, bars[bar], bars[bar + 1], t, t == part.steps - 1, aux[bar]);
                 alive[i] = r.end == END_RUNNING;
             }
             record_step(actions, rewards, equity, ends, trace, row, action, &r);

@@ -1,59 +1,101 @@
 // Evaluation of given actions or target positions, and the market alone under random actions.
 // One work-item walks one episode of [start, start + steps). n is a multiple of the work-group (the
-// host pads) and a dead episode is stepped too, its outcome dropped: any branch around a step would
-// make the CPU's vectoriser mask every instruction in it. Parameters come by value: behind a pointer
-// each use is a load.
+// host pads) and a dead episode is stepped too, its outcome dropped: with a branch around the step a
+// CPU's vectoriser masks every instruction in it (2.5 times slower), and a GPU gains little. Parameters
+// come by value: behind a pointer each use is a load. Work-items are size_t: of an int the compiler
+// cannot tell that neighbours write side by side, and scatters.
 
-// Advance an episode towards a target if it is alive; a dead one keeps its state.
+// Advance an episode under an action if it is alive; a dead one keeps its state.
 inline __attribute__((always_inline)) StepResult
-advance_alive(const MarketParams *p, EpisodeState *s, bool *alive, const float target,
-              const float urgency, const int order, const Bar bar, const Bar nxt, const int t,
-              const bool last, const float aux)
+step_alive(const MarketParams *p, EpisodeState *s, bool *alive, const int4 action,
+           const Bar bar, const Bar nxt, const int t, const bool last, const float aux)
 {
     EpisodeState next = *s;
-    const StepResult r = advance(p, &next, target, urgency, order, bar, nxt, t, last, aux);
+    const StepResult r = step(p, &next, action, bar, nxt, t, last, aux);
     const StepResult shown = *alive ? r : dead_step();
     *s = *alive ? next : *s;
     *alive = *alive && r.end == END_RUNNING;
     return shown;
 }
 
-// The same under an action (direction, magnitude, order, urgency).
-inline __attribute__((always_inline)) StepResult
-step_alive(const MarketParams *p, EpisodeState *s, bool *alive, const int4 action,
-           const Bar bar, const Bar nxt, const int t, const bool last, const float aux)
+#if TARGET_BITS == 32
+typedef float Target;
+#elif TARGET_BITS == 16
+typedef half Target;
+#else
+typedef char Target;
+#endif
+
+// A target position, units, from the type it was given in.
+inline float target_at(__global const Target *targets, const size_t i)
 {
-    const float target = target_position(p, s->position, action);
-    const float urgency = one_of(p->urgency, action.w);
-    return advance_alive(p, s, alive, target, urgency, action.z, bar, nxt, t, last, aux);
+#if TARGET_BITS == 16
+    return vload_half(i, targets);
+#else
+    return convert_float(targets[i]);
+#endif
 }
 
-// Target positions in, equity out. targets and the optional trace are [steps][n]: neighbours read
-// and write neighbours.
-__kernel void portfolio_sim_kernel(const MarketParams params, __global const Bar *restrict bars,
-                                   __global const float *restrict aux,
-                                   __global const int *restrict start,     // [n], global bars
-                                   __global const float *restrict targets, // [steps][n], units
-                                   __global float *restrict equity,        // [steps][n], currency
-                                   __global StepResult *restrict trace,    // [steps][n] or null
-                                   const int first_bar, const int n, const int steps)
+// Target positions in, totals and, where asked for, equity and every result out. Arrays [steps][n] may
+// be null; neighbours read and write neighbours.
+inline __attribute__((always_inline)) void
+trade_targets(const MarketParams *p, __global const Bar *restrict bars, __global const float *restrict aux,
+              __global const int *restrict start, __global const Target *restrict targets,
+              __global StrategyTotals *restrict totals, __global float *restrict equity,
+              __global StepResult *restrict trace, const int first_bar, const int n, const int steps)
 {
-    const int i = get_global_id(0);
-    EpisodeState state = reset(&params);
+    const size_t i = get_global_id(0);
+    EpisodeState state = reset(p);
+    Tally tally = {0};
     bool alive = true;
     int bar = start[i] - first_bar;
     Bar now = bar_at(bars, bar);
     for (int t = 0; t < steps; t++, bar++) {
         const Bar nxt = bar_at(bars, bar + 1);
-        const long row = (long)t * n + i;
-        const StepResult r = advance_alive(&params, &state, &alive, targets[row], 1.0f, ORDER_MARKET, now,
-                                           nxt, t, t == steps - 1, aux[bar]);
-        equity[row] = state.portfolio_val;
+        const size_t row = (size_t)t * n + i;
+        EpisodeState next = state;
+        Tally counted = tally;
+        const StepResult r = advance(p, &next, target_at(targets, row), 1.0f, ORDER_MARKET, now, nxt, t,
+                                     t == steps - 1, aux[bar]);
+        count_step(&counted, &r, state.prev_equity, next.peak_equity);
         if (trace != 0) {
-            trace[row] = r;
+            trace[row] = alive ? r : dead_step();
+        }
+        state = alive ? next : state;
+        tally = alive ? counted : tally;
+        alive = alive && r.end == END_RUNNING;
+        if (equity != 0) {
+            equity[row] = state.portfolio_val;
         }
         now = nxt;
     }
+    tally.totals.net_pnl = state.portfolio_val - p->initial_capital;
+    totals[i] = tally.totals;
+}
+
+// The vector backtester. Nobody reads a reward here, so none is computed.
+__kernel void portfolio_sim_kernel(const MarketParams params, __global const Bar *restrict bars,
+                                   __global const float *restrict aux,
+                                   __global const int *restrict start,       // [n], global bars
+                                   __global const Target *restrict targets,  // [steps][n], units
+                                   __global StrategyTotals *restrict totals, // [n]
+                                   __global float *restrict equity, // [steps][n] or null, currency
+                                   const int first_bar, const int n, const int steps)
+{
+    trade_targets(&params, bars, aux, start, targets, totals, equity, 0, first_bar, n, steps);
+}
+
+// The same with every result, reward included.
+__kernel void portfolio_trace_kernel(const MarketParams params, __global const Bar *restrict bars,
+                                     __global const float *restrict aux,
+                                     __global const int *restrict start,
+                                     __global const Target *restrict targets,
+                                     __global StrategyTotals *restrict totals,
+                                     __global float *restrict equity,
+                                     __global StepResult *restrict trace, // [steps][n]
+                                     const int first_bar, const int n, const int steps)
+{
+    trade_targets(&params, bars, aux, start, targets, totals, equity, trace, first_bar, n, steps);
 }
 
 // Actions in, every result and every state on the way out.
@@ -65,13 +107,13 @@ __kernel void action_sim_kernel(const MarketParams params, __global const Bar *r
                                 __global EpisodeState *restrict states,  // [steps + 1][n]
                                 const int first_bar, const int n, const int steps)
 {
-    const int i = get_global_id(0);
+    const size_t i = get_global_id(0);
     EpisodeState state = reset(&params);
     bool alive = true;
     int bar = start[i] - first_bar;
     states[i] = state;
     for (int t = 0; t < steps; t++, bar++) {
-        const long row = (long)t * n + i;
+        const size_t row = (size_t)t * n + i;
         trace[row] = step_alive(&params, &state, &alive, convert_int4(actions[row]), bar_at(bars, bar),
                                 bar_at(bars, bar + 1), t, t == steps - 1, aux[bar]);
         states[row + n] = state;
@@ -97,7 +139,7 @@ __kernel void random_sim_kernel(const MarketParams params, __global const Bar *r
                                 const uint2 key, const uint stage_round, const int first_bar, const int n,
                                 const int steps)
 {
-    const int i = get_global_id(0);
+    const size_t i = get_global_id(0);
     EpisodeState state = reset(&params);
     bool alive = true;
     int bar = start[i] - first_bar;
@@ -108,7 +150,7 @@ __kernel void random_sim_kernel(const MarketParams params, __global const Bar *r
             const Bar nxt = bar_at(bars, bar + 1);
             const StepResult r = step_alive(&params, &state, &alive, random_action(words.x), now, nxt, t,
                                             t == steps - 1, aux[bar]);
-            rewards[(long)t * n + i] = r.reward;
+            rewards[(size_t)t * n + i] = r.reward;
             words = words.yzwx;
             now = nxt;
         }

@@ -1,77 +1,46 @@
 // Retrieval of many queries against M banks, and GatherCorrection. Twin of
 // backtest/agent/bank/retrieval.py. Two kernels find the same: one for GPUs, one for CPUs.
 
-// For GPUs: a group of 64 items searches for QUERIES queries together, SLOT_TILE slots at a time, so
-// that every element that an item loads is used QUERIES or SLOT_TILE times.
-// h [M][queries][key_dim], raw; center [M][key_dim]; keys [M][slots][key_dim]; norms, eligible,
-// bonus [M][slots]; disagree [M][slots][slots]; threshold [M]; found [M][queries].
+// For GPUs: four queries a group, as skill_search_group.cl says.
+// h [M][queries][key_dim], raw; center [M][key_dim]; keys [M][slots/SLOT_TILE] of its blocks, rounded
+// up; norms, eligible, bonus [M][slots]; disagree [M][slots][slots]; threshold [M]; found [M][queries].
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_retrieve_group(
-    __global const float *center, __global const float *keys, __global const float *norms,
-    __global const uchar *eligible, __global const float *bonus, __global const uchar *disagree,
-    __global const float *threshold, __global const float *h, const int slots, const int key_dim,
-    const int queries, __global int *found)
+    __global const float *restrict center, __global const float *restrict keys,
+    __global const float *restrict norms, __global const uchar *restrict eligible,
+    __global const float *restrict bonus, __global const uchar *restrict disagree,
+    __global const float *restrict threshold, __global const float *restrict h, const int slots,
+    const int key_dim, const int queries, __global int *restrict found)
 {
-    __local float part[(QUERIES * SLOT_TILE + QUERIES) * PART_ROW];
-    __local float score[QUERIES * SLOT_TILE + QUERIES];
+    __local float part[4 * SUMS * PART_ROW] __attribute__((aligned(16)));
+    __local float total[4 * SUMS];
+    __local float score[4 * SUMS];
     const int i = get_local_id(0);
-    const int tiles = (queries + QUERIES - 1) / QUERIES;
-    const long m = get_group_id(0) / tiles;
-    const int first = get_group_id(0) % tiles * QUERIES;
-    // Items 0..QUERIES-1 own a query each; surplus queries and slots shadow the last one.
-    Best best = best_none();
-    for (int tile = 0; tile < slots; tile += SLOT_TILE) {
-        float dots[QUERIES * SLOT_TILE];
-        float square[QUERIES];
-        for (int q = 0; q < QUERIES; q++) {
-            square[q] = 0.0f;
-        }
-        for (int k = 0; k < QUERIES * SLOT_TILE; k++) {
-            dots[k] = 0.0f;
-        }
-        for (int d = i; d < key_dim; d += 64) {
-            float x[QUERIES];
-            for (int q = 0; q < QUERIES; q++) {
-                const long row = m * queries + min(first + q, queries - 1);
-                x[q] = h[row * key_dim + d] - center[m * key_dim + d];
-                square[q] = square[q] + x[q] * x[q];
-            }
-            for (int s = 0; s < SLOT_TILE; s++) {
-                const float key = keys[(m * slots + min(tile + s, slots - 1)) * key_dim + d];
-                for (int q = 0; q < QUERIES; q++) {
-                    dots[q * SLOT_TILE + s] = dots[q * SLOT_TILE + s] + x[q] * key;
-                }
-            }
-        }
-        for (int k = 0; k < QUERIES * SLOT_TILE; k++) {
-            part[k * PART_ROW + i] = dots[k];
-        }
-        for (int q = 0; q < QUERIES; q++) {
-            part[(QUERIES * SLOT_TILE + q) * PART_ROW + i] = square[q];
+    const int groups = (queries + 3) / 4;
+    const long m = get_group_id(0) / groups;
+    const int first = get_group_id(0) % groups * 4;
+    const long block = (long)((key_dim + 63) / 64) * SLOT_TILE * 64;
+    keys += m * ((slots + SLOT_TILE - 1) / SLOT_TILE) * block;
+    Best best = best_none(); // items 0..3 own a query each
+    for (int tile = 0; tile < slots; tile += SLOT_TILE, keys += block) {
+        four_sums(h + m * queries * key_dim, first, queries, key_dim, key_dim, center + m * key_dim, keys,
+                  part, total);
+        for (int r = i; r < 4 * SUMS; r += 64) { // of the squares it means nothing
+            const long slot = m * slots + min(tile + r % SUMS, slots - 1);
+            score[r] = score_finalize(total[r], total[r / SUMS * SUMS + SLOT_TILE], norms[slot],
+                                      eligible[slot], bonus[slot], threshold[m]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int r = i; r < QUERIES * SLOT_TILE + QUERIES; r += 64) {
-            score[r] = lanes_total(part + r * PART_ROW);
+        for (int s = 0; i < 4 && s < SLOT_TILE && tile + s < slots; s++) {
+            best = arg_max_partial(best, score[i * SUMS + s], tile + s);
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (i < QUERIES) {
-            Best some = best_none();
-            for (int s = 0; s < SLOT_TILE && tile + s < slots; s++) {
-                const long slot = m * slots + tile + s;
-                const float mine = score_finalize(
-                    score[i * SLOT_TILE + s], score[QUERIES * SLOT_TILE + i], norms[slot],
-                    eligible[slot], bonus[slot], threshold[m]);
-                some = arg_max_partial(some, mine, tile + s);
-            }
-            best = arg_max_merge(best, some);
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
     }
-    if (i < QUERIES && first + i < queries) {
+    if (i < 4 && first + i < queries) {
         found[m * queries + first + i] = arg_max_slot(best, disagree + m * slots * slots, slots);
     }
 }
 
-// For CPUs: one item a query, four slots at a time, 16 lanes of each in a vector. Arguments as above.
+// For CPUs: one item a query, four slots at a time, 16 lanes of each in a vector. Arguments as above,
+// but keys are [M][slots][key_dim].
 __kernel __attribute__((vec_type_hint(float16))) void bank_retrieve_item(
     __global const float *center, __global const float *keys, __global const float *norms,
     __global const uchar *eligible, __global const float *bonus, __global const uchar *disagree,

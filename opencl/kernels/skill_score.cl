@@ -49,15 +49,17 @@ inline float lanes_of(const float *lane)
     return lanes_sum(s);
 }
 
-// The same, of 64 floats in local memory.
+// The same, of 64 floats in local memory that begin at a multiple of 16 bytes.
 inline float lanes_total(__local const float *lane)
 {
-    Lanes s;
-    s.a = vload16(0, lane);
-    s.b = vload16(1, lane);
-    s.c = vload16(2, lane);
-    s.d = vload16(3, lane);
-    return lanes_sum(s);
+    __local const float4 *x = (__local const float4 *)lane;
+    const float4 a = (x[0] + x[8]) + (x[4] + x[12]);
+    const float4 b = (x[1] + x[9]) + (x[5] + x[13]);
+    const float4 c = (x[2] + x[10]) + (x[6] + x[14]);
+    const float4 d = (x[3] + x[11]) + (x[7] + x[15]);
+    const float4 z = (a + c) + (b + d);
+    const float2 w = z.lo + z.hi;
+    return w.lo + w.hi;
 }
 
 // The same sum by a work-group of 64-item parts: item i of a part brings lane i in `mine`, and

@@ -1,6 +1,6 @@
 """Whole rollouts on a device: policy, skills, exploration and market in one kernel.
 
-Read shape, sizes, program, packing, skills, tables, scenario_tables, passes, play.
+Read shape, sizes, program, packing, skills, tables, scenario_tables, passes, play, windows.
 """
 
 from opencl.rollout.play import Rollout
@@ -13,7 +13,8 @@ from opencl.rollout.program import (
 )
 from opencl.rollout.shape import Shape
 from opencl.rollout.skills import PolicySkills
-from opencl.rollout.trajectories import Launch, Trajectories
+from opencl.rollout.trajectories import Launch, Trajectories, Walked
+from opencl.rollout.windows import Windows
 
 __all__ = [
     "Launch",
@@ -23,6 +24,8 @@ __all__ = [
     "Shape",
     "Trajectories",
     "Variant",
+    "Walked",
+    "Windows",
     "collection_variant",
     "policy_files",
     "rollout_program",

@@ -28,7 +28,12 @@ def layer_operands(w: Array, from_hidden: bool = True) -> Array:
         from_hidden: the inputs are activations too, not in their natural order.
     """
     w = in_order(w, 0)
-    tiles = _operands(in_order(w, 1) if from_hidden else w)
+    return block_operands(in_order(w, 1) if from_hidden else w)
+
+
+def block_operands(w: Array) -> Array:
+    """Return weights [n_out, n_in], in any order, as float32 bits [n_out/16, n_in/16, 32, 4]."""
+    tiles = _operands(w)
     n, k = tiles.shape[:2]
     return _bits(tiles.reshape(n // 2, 2, k, LANES, 2).transpose(0, 2, 3, 1, 4))
 

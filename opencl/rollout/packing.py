@@ -10,8 +10,8 @@ from backtest.agent.kinds import Weights
 from backtest.agent.scenario_weights import ScenarioWeights
 from backtest.agent.weights import PolicyWeights
 from backtest.market.layout import N_PORTFOLIO, Array
-from opencl.rollout.operands import even, head_operands, layer_operands
-from opencl.rollout.sizes import MMA, QUERY_WIDTH, Sizes
+from opencl.rollout.operands import bf16, block_operands, even, head_operands, layer_operands
+from opencl.rollout.sizes import MMA, QUERY_WIDTH, Sizes, up
 
 LOG2_E = np.float32(np.log2(np.e))
 NO_ATOM = -np.inf  # bias of a padded atom; its weights are 0
@@ -71,7 +71,10 @@ def _first(sizes: Sizes, w: Weights) -> dict[str, Array]:
         elif sizes.group:
             w1 = w1.T
         return {"query": np.zeros(0), "w1": w1, "b1": b1}
-    return {"query": _queries(w), "w1": _interpretation(sizes, w), "b1": b1}
+    query = _queries(w)
+    if sizes.tensor:
+        query = np.concatenate([query.ravel(), query_operands(w).ravel()])
+    return {"query": query, "w1": _interpretation(sizes, w), "b1": b1}
 
 
 def _queries(w: ScenarioWeights) -> Array:
@@ -84,16 +87,44 @@ def _queries(w: ScenarioWeights) -> Array:
     return np.concatenate(groups)
 
 
-def _interpretation(sizes: Sizes, w: ScenarioWeights) -> Array:
-    """Return W1 as [stack, S, h1, 3*L] (lanes) or [stack, S, 3*L, h1] (group).
+def query_operands(w: ScenarioWeights) -> Array:
+    """Return the balance and position queries' weights for tensor cores, [2, S, 2, 32, 4] words.
 
-    The network's columns are [stack][3][S][L]; the kernels finish one scenario after the other.
+    The inputs are up to seven portfolio floats and 1 in bf16, then what bf16 leaves of them. The
+    first operand has the rounded weights for both, the second their rest for the first.
+    """
+    out = []
+    for weight, bias in ((w.Wq_balance, w.bq_balance), (w.Wq_position, w.bq_position)):
+        wide = np.zeros((w.scenarios, MMA, QUERY_WIDTH), np.float32)
+        shape = w.scenarios, w.latent, weight.shape[1]
+        wide[:, : w.latent, : weight.shape[1]] = weight.reshape(shape)
+        wide[:, : w.latent, weight.shape[1]] = bias.reshape(shape[:2])
+        high = (bf16(wide).astype(np.uint32) << 16).view(np.float32)
+        rest = np.concatenate([wide - high, np.zeros_like(wide)], axis=2)
+        both = np.stack([np.concatenate([high, high], axis=2), rest], axis=1)
+        out.append(block_operands(both.reshape(-1, MMA)).reshape(w.scenarios, 2, -1))
+    return np.stack(out)
+
+
+def _interpretation(sizes: Sizes, w: ScenarioWeights) -> Array:
+    """Return W1 as the kernels read it, one scenario after the other.
+
+    The network's columns are [stack][3][S][L]. Lanes: [stack, S, h1, 3*L]; group:
+    [stack, S, 3*L/4, h1, 4]; tensor: [S, 3, h1/16, 32, 4] operands of L padded to 16.
     """
     shape = sizes.shape
     columns = (shape.stack_size, 3, shape.scenarios, shape.latent)
     w1 = padded(w.W1, sizes.hidden[0], w.W1.shape[1]).reshape(-1, *columns)
-    order = (1, 3, 2, 4, 0) if sizes.group else (1, 3, 0, 2, 4)
-    return w1.transpose(order)
+    w1 = w1.transpose(1, 3, 0, 2, 4)  # [stack, S, h1, 3, L]
+    if not sizes.group:
+        return w1
+    width = MMA if sizes.tensor else up(shape.latent, 4)
+    neurons = sizes.hidden[0] if sizes.tensor else sizes.encode_columns
+    w1 = padded(w1, *w1.shape[:2], neurons, 3, width)
+    rows = w1.reshape(-1, neurons, 3 * width)
+    if sizes.tensor:
+        return np.stack([layer_operands(row, from_hidden=False).swapaxes(0, 1) for row in rows])
+    return np.stack([fours(row) for row in rows])
 
 
 def fours(w: Array) -> Array:

@@ -18,7 +18,7 @@ class Pass:
     Attributes:
         group: episodes of one group walk all its passes, in order.
         episodes: int32[tiles, width], of one policy a row, -1 where a row has fewer.
-        first_bar: global bar of the table's row 0.
+        first_bar: bar of the tables' row 0, counted from each table's origin.
         bars: rows of the table.
         first_step: first step that is walked.
         stop_step: first step that is not.
@@ -39,7 +39,7 @@ def passes(start: Array, steps: int, most: int, width: int) -> Iterator[Pass]:
     cut in time as well; then every table holds the spread of the starts and some steps.
 
     Args:
-        start: int[P, E], decision bars of step 0.
+        start: int[P, E], decision bars of step 0, counted from the origin of the policy's table.
         steps: of every episode.
         most: bars that fit a table, at least 1.
         width: episodes of one policy that walk side by side.
@@ -59,7 +59,7 @@ def passes(start: Array, steps: int, most: int, width: int) -> Iterator[Pass]:
     while edges[-1] < len(begins):
         edges.append(int(np.searchsorted(begins, begins[edges[-1]] + spread, side="right")))
     for group, (a, b) in enumerate(pairwise(edges)):
-        episodes = _tiles(np.sort(order[a:b]), start.shape[1], width)
+        episodes = _tiles(order[a:b], start.shape[1], width)
         first, last = int(begins[a]), int(begins[b - 1])
         for step in range(0, steps, length):
             stop = min(step + length, steps)
@@ -67,8 +67,12 @@ def passes(start: Array, steps: int, most: int, width: int) -> Iterator[Pass]:
 
 
 def _tiles(episodes: Array, each: int, width: int) -> Array:
-    """Return sorted episodes as rows of `width`, every row of one policy."""
+    """Return episodes as rows of `width`, every row of one policy, in the given order within it.
+
+    Episodes that begin at one bar then walk side by side and read the same rows of the table.
+    """
     rows = []
+    episodes = episodes[np.argsort(episodes // each, kind="stable")]
     policy = episodes // each
     for own in np.split(episodes, np.flatnonzero(np.diff(policy)) + 1):
         count = -(-len(own) // width) * width

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -18,11 +17,15 @@ from backtest.agent.kinds import Weights
 from backtest.agent.scenario_weights import ScenarioWeights
 from backtest.agent.weights import PolicyWeights
 from backtest.errors import DeviceError
-from backtest.market.layout import N_PORTFOLIO, STATE, STEP, Array
+from backtest.market.layout import PART, STATE, Array
 from backtest.market.tape import Tape
 from backtest.market.walk import check_span
 from opencl.buffers import DeviceArray, empty, upload
 from opencl.devices import Device
+from opencl.exchange import Exchange, exchange
+from opencl.market import MarketRules
+from opencl.memory import Planned
+from opencl.rollout.outputs import carried, forms, size
 from opencl.rollout.packing import distinct, pack
 from opencl.rollout.passes import Pass, passes
 from opencl.rollout.program import RolloutProgram, Variant, rollout_program
@@ -41,7 +44,6 @@ ARGUMENTS = (
     *("episodes", "start", "action", "reward", "equity", "end"),
     *("portfolio", "trace", "values", "slots", "memory", "living", "history"),
 )
-Form = tuple[tuple[int, ...], np.dtype[Any]]
 
 
 class Rollout:
@@ -72,7 +74,7 @@ class Rollout:
         if len(bar_part) != len(tape.bars):
             raise ValueError(f"{len(bar_part)} states for {len(tape.bars)} bars")
         self.device, self.tape = device, tape
-        self.made = rollout_program(device, shape, variant)
+        self.made = rollout_program(device, shape, MarketRules.of(tape.params), variant)
         self.variant = variant
         self.rows = DeviceTape(device, tape)
         self.x = upload(device, np.ascontiguousarray(bar_part, np.float32))
@@ -82,7 +84,9 @@ class Rollout:
 
     def as_variant(self, variant: Variant) -> Rollout:
         """Return a rollout of the same bars by another kernel; both share what is uploaded."""
-        made = rollout_program(self.device, self.made.shape, variant)
+        made = rollout_program(
+            self.device, self.made.shape, MarketRules.of(self.tape.params), variant
+        )
         if made is self.made:
             return self
         other = copy(self)
@@ -94,11 +98,12 @@ class Rollout:
         self,
         policies: Sequence[Weights],
         start: Array,
-        steps: int,
+        steps: int | Array,
         keys: Array,
         *,
         stage_round: int,
         epsilon: float = 0.0,
+        base: Array | None = None,
         portfolio: bool = False,
         trace: bool = False,
         values: bool = False,
@@ -113,6 +118,7 @@ class Rollout:
             keys,
             stage_round=stage_round,
             epsilon=epsilon,
+            base=base,
             portfolio=portfolio,
             trace=trace,
             values=values,
@@ -124,45 +130,54 @@ class Rollout:
         self,
         policies: Sequence[Weights],
         start: Array,
-        steps: int,
+        steps: int | Array,
         keys: Array,
         *,
         stage_round: int,
         epsilon: float = 0.0,
+        base: Array | None = None,
         portfolio: bool = False,
         trace: bool = False,
         values: bool = False,
         skills: Sequence[PolicySkills | None] | None = None,
         slots: bool = False,
         timed: bool = False,
+        to: Exchange | None = None,
     ) -> Launch:
         """Enqueue a walk of the same number of episodes under each policy.
 
         Args:
             policies: P of them, of one shape; the same object several times is uploaded once.
             start: int[P, E], decision bar of step 0.
-            steps: T; start + T must lie on the tape.
+            steps: T, or int[P] for the episodes of each policy: T is the most, and rows after an
+                episode's own are DEAD; start + T must lie on the tape.
             keys: uint32[P, 2], random keys (`backtest.rng.key`).
             stage_round: counter word 0 (`backtest.rng.stream`).
             epsilon: probability of a random action, per learned branch.
+            base: float32[P], points, of the bars that each policy walks; None: the tape's.
             portfolio: return the portfolio states.
             trace: return every `StepResult`.
             values: return the action values.
             skills: banks of each policy, of the scenario network; None: no policy has any.
             slots: return what the banks retrieved.
             timed: use the queue whose events carry times.
+            to: the learner's way to the outputs; None: they are read as NumPy arrays.
 
         Raises:
             IndexError: an episode leaves the tape.
             ValueError: counts or shapes of policies, keys, starts and banks differ.
             DeviceError: the device has no room, or a bar's tables exceed the budget.
         """
-        check_span(self.tape, np.asarray(start).ravel(), steps)
         count, each = start.shape
         if len(policies) != count or keys.shape != (count, 2):
             raise ValueError(
                 f"{len(policies)} policies and keys {keys.shape} for starts {start.shape}"
             )
+        parts = np.zeros(count, PART.dtype)
+        parts["steps"] = steps
+        parts["base"] = self.tape.params["base"] if base is None else base
+        steps = int(parts["steps"].max())
+        check_span(self.tape, np.asarray(start).ravel(), steps)
         skills = [None] * count if skills is None else skills
         if len(skills) != count:
             raise ValueError(f"skills of {len(skills)} policies for {count}")
@@ -174,38 +189,39 @@ class Rollout:
         arrays: dict[str, Array] = dict(pack(made.sizes, own))
         banks, bank_of = task_banks(made.sizes, policies, skills)
         tables = self._tables(own, weights_of, [s.step if s is not None else None for s in skills])
-        parts = np.zeros((count, 4), np.int32)
-        parts[:, 0], parts[:, 1], parts[:, 2] = weights_of, tables.table_of, bank_of
+        parts["weights"], parts["table"], parts["bank"] = weights_of, tables.table_of, bank_of
+        origin = np.full(max(tables.table_of) + 1, self.tape.stop)
+        np.minimum.at(origin, tables.table_of, start.min(axis=1))
+        parts["origin"] = origin[tables.table_of]
         arrays |= banks | {"parts": parts, "keys": keys.astype(np.uint32)}
         arrays["start"] = start.ravel().astype(np.int32)
         optional = {"portfolio": portfolio, "trace": trace, "values": values, "slots": slots}
-        forms = self._forms(steps, n)
-        wanted = {name: form for name, form in forms.items() if optional.get(name, True)}
-        outputs = sum(map(_nbytes, wanted.values()))
-        todo, planned = self._plan(tables, start, steps, outputs, made.sizes.tile)
-        given = {name: upload(self.device, array) for name, array in arrays.items()}
-        out = {name: empty(self.device, *form) for name, form in wanted.items()}
-        walk = _Walk(
-            self, made, queue, tables, {**given, **out}, n, each, steps, epsilon, stage_round
-        )
-        tables.allocate(max(part.bars for part in todo), self._whole(tables))
+        asked = {name for name, wanted in optional.items() if wanted}
+        wanted = forms(steps, n, len(made.shape.heads), asked)
+        behind = start - parts["origin"][:, None]
+        todo, bars = self._plan(tables, behind, steps, made.sizes.tile)
         cut = any(part.stop_step < steps for part in todo)
+        planned = Planned(
+            {
+                "bars": self.rows.nbytes,
+                "states": self.x.nbytes,
+                "policies": sum(array.nbytes for array in arrays.values()),
+                "tables": bars * tables.bar_bytes,
+                "outputs": size(wanted),
+                "episodes": carried(made.sizes, n, max(len(p.episodes) for p in todo), cut),
+            }
+        )
+        planned.check(self.device, "use fewer episodes or shorter ones")
+        given = {name: upload(self.device, array) for name, array in arrays.items()}
+        to = exchange(self.device) if to is None else to
+        out = {name: to.empty(*form) for name, form in wanted.items()}
+        held = {**given, **out}
+        walk = _Walk(self, made, queue, tables, held, origin, n, each, steps, epsilon, stage_round)
+        tables.allocate(max(part.bars for part in todo), self._whole(tables))
+        to.begin(queue, out.values())
         for part in todo:
             walk.enqueue(part, cut)
-        return Launch(
-            walk.events,
-            walk.bar_events,
-            planned,
-            start.ravel(),
-            out["action"],
-            out["reward"],
-            out["equity"],
-            out["end"],
-            out.get("portfolio"),
-            out.get("trace"),
-            out.get("values"),
-            out.get("slots"),
-        )
+        return Launch(to, queue, walk.events, walk.bar_events, planned, start.ravel(), out)
 
     def _made(self, n: int) -> RolloutProgram:
         """Return the program for n episodes: with smaller tiles where a GPU would not be full."""
@@ -213,7 +229,8 @@ class Rollout:
         tile, together = sizes.tiling(n, self.device.compute_units)
         if self.device.kind == "cpu" or (tile, together) == (sizes.tile, sizes.together):
             return self.made
-        return rollout_program(self.device, self.made.shape, self.variant, tile, together)
+        rules = MarketRules.of(self.tape.params)
+        return rollout_program(self.device, self.made.shape, rules, self.variant, tile, together)
 
     def _in_order(self, timed: bool) -> Any:
         """Return the queue; what the other one still does with the kept forecasts comes first."""
@@ -232,19 +249,6 @@ class Rollout:
         weights = [cast("ScenarioWeights", own[i]) for i in weights_of]
         return ScenarioTables(self.made, self.x, self.forecasts, weights, steps)
 
-    def _forms(self, steps: int, n: int) -> dict[str, Form]:
-        """Return shape and dtype of every output."""
-        return {
-            "action": ((steps, n, 4), np.dtype(np.uint8)),
-            "reward": ((steps, n), np.dtype(np.float32)),
-            "equity": ((steps, n), np.dtype(np.float32)),
-            "end": ((steps, n), np.dtype(np.uint8)),
-            "portfolio": ((steps + 1, N_PORTFOLIO, n), np.dtype(np.float32)),
-            "trace": ((steps, n), STEP.dtype),
-            "values": ((steps, n, len(self.made.shape.heads)), np.dtype(np.float32)),
-            "slots": ((steps, n, 2), np.dtype(np.int8)),
-        }
-
     def _most(self, tables: Tables) -> int:
         """Return how many bars fit the budget and one buffer."""
         largest = int(self.device.handle.max_mem_alloc_size) // tables.largest
@@ -255,13 +259,11 @@ class Rollout:
         bars = len(self.tape.bars)
         return bars if bars <= self._most(tables) else 0
 
-    def _plan(
-        self, tables: Tables, start: Array, steps: int, outputs: int, tile: int
-    ) -> tuple[list[Pass], int]:
-        """Return the passes of a walk and the bytes planned for its tables.
+    def _plan(self, tables: Tables, start: Array, steps: int, tile: int) -> tuple[list[Pass], int]:
+        """Return the passes of a walk and the bars that its tables hold.
 
         Raises:
-            DeviceError: not one bar fits the budget, or everything together not the device.
+            DeviceError: not one bar fits the budget.
         """
         most = self._most(tables)
         if most < 1:
@@ -271,19 +273,7 @@ class Rollout:
                 "larger budget"
             )
         todo = list(passes(start, steps, most, tile))
-        bars = max(self._whole(tables), *(part.bars for part in todo))
-        planned = bars * tables.bar_bytes
-        if planned + outputs > self.device.global_memory:
-            raise DeviceError(
-                f"{self.device.name}: bar tables of {planned} bytes and outputs of {outputs} "
-                f"bytes, there are {self.device.global_memory}; use fewer episodes or shorter ones"
-            )
-        return todo, planned
-
-
-def _nbytes(form: Form) -> int:
-    shape, dtype = form
-    return prod(shape) * dtype.itemsize
+        return todo, max(self._whole(tables), *(part.bars for part in todo))
 
 
 class _Walk:
@@ -296,6 +286,7 @@ class _Walk:
         queue: Any,
         tables: Tables,
         arrays: Mapping[str, DeviceArray],
+        origin: Array,
         n: int,
         each: int,
         steps: int,
@@ -304,6 +295,7 @@ class _Walk:
     ) -> None:
         self.rollout, self.made, self.queue = rollout, made, queue
         self.tables, self.arrays = tables, arrays
+        self.rows = origin - rollout.tape.start  # of the tape, that tables count from
         self.counts = (n, each, steps)
         self.chance = (np.float32(epsilon), np.uint32(stage_round))
         self.events: list[Any] = []
@@ -320,7 +312,9 @@ class _Walk:
         """
         rollout, made, sizes = self.rollout, self.made, self.made.sizes
         n, tape = self.counts[0], rollout.tape
-        self.bar_events += self.tables.fill(self.queue, part.first_bar - tape.start, part.bars)
+        self.bar_events += self.tables.fill(
+            self.queue, (self.rows + part.first_bar).tolist(), part.bars
+        )
         tiles = len(part.episodes)
         if part.group != self.group:
             self.group = part.group

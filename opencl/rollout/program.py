@@ -12,16 +12,15 @@ from typing import Literal
 
 from backtest.errors import DeviceError
 from opencl.devices import Device
+from opencl.market import MARKET_FILES, MarketRules
 from opencl.programs import Program
 from opencl.rollout.shape import Shape
-from opencl.rollout.sizes import OPERANDS, Sizes
-from opencl.simulate import MARKET_FILES
+from opencl.rollout.sizes import MMA, OPERANDS, Sizes
 from opencl.tensor_probe import has_tensor_cores
 
 BAR_GROUP = 64  # work-items a group of kernels over bars
 WIDTH = 16  # of them side by side in the fastest dimension, on a GPU
 
-TENSOR_KINDS = ("mlp",)  # of networks
 Kernels = Literal["lanes", "group", "tensor"]
 Variant = Literal["auto", "lanes", "group", "tensor"]  # auto: float32, as the device likes it
 
@@ -30,12 +29,13 @@ Variant = Literal["auto", "lanes", "group", "tensor"]  # auto: float32, as the d
 def rollout_program(
     device: Device,
     shape: Shape,
+    rules: MarketRules,
     variant: Variant = "auto",
     tile: int | None = None,
     together: int = 4,
 ) -> RolloutProgram:
-    """Return the compiled rollout of a device and network shape, one object for all calls."""
-    return RolloutProgram(device, shape, variant, tile, together)
+    """Return the compiled rollout of a device, network and market, one object for all calls."""
+    return RolloutProgram(device, shape, rules, variant, tile, together)
 
 
 def policy_files(shape: Shape, variant: Kernels) -> tuple[str, ...]:
@@ -43,15 +43,18 @@ def policy_files(shape: Shape, variant: Kernels) -> tuple[str, ...]:
     walk = "lanes" if variant == "lanes" else "group"
     files = [*MARKET_FILES, "portfolio.cl", "explore.cl", "bar_dense.cl"]
     if shape.kind == "scenario":
-        files += ["bar_norm.cl", "bar_scenario.cl"]
+        files += ["bar_norm.cl", "bar_scenario.cl", f"bar_tokens_{walk}.cl"]
     if shape.slots:
-        files += ["skill_score.cl", f"bar_search_{walk}.cl"]
+        files += ["skill_score.cl", *(["skill_search_group.cl"] if walk == "group" else [])]
+        files += [f"bar_search_{walk}.cl"]
     files += ["rollout.cl", *(["tensor.cl"] if variant == "tensor" else [])]
     files += [f"layers_{variant}.cl"]
     if shape.kind == "scenario":
         files += [f"queries_{walk}.cl"]
-    if shape.slots:
-        files += ["task_guess.cl", f"task_{walk}.cl"]
+        if shape.slots:
+            files += ["task_guess.cl"]
+        if shape.slots or walk == "group":
+            files += [f"task_{walk}.cl"]
     return (*files, f"{shape.kind}_{variant}.cl", f"rollout_{walk}.cl")
 
 
@@ -75,8 +78,10 @@ def collection_variant(
 
 def _obstacle(device: Device, shape: Shape) -> str | None:
     """Return why no tensor core plays this network on this device, or None."""
-    if shape.kind not in TENSOR_KINDS:
-        return f"tensor cores play networks of kind {', '.join(TENSOR_KINDS)}, not {shape.kind}"
+    if shape.kind == "scenario" and (shape.stack_size > 1 or 0 < shape.top_k < shape.horizon):
+        return "tensor cores play no network.stack_size above 1, and no network.top_k"
+    if shape.kind == "scenario" and (shape.latent not in (8, MMA) or shape.horizon > MMA):
+        return f"tensor cores need network.latent 8 or {MMA} and a network.horizon up to {MMA}"
     if not has_tensor_cores(device):
         return f"{device.name} has no tensor cores that take bf16 (NVIDIA from Ampere on has)"
     try:
@@ -103,6 +108,7 @@ class RolloutProgram:
         self,
         device: Device,
         shape: Shape,
+        rules: MarketRules,
         variant: Variant,
         tile: int | None = None,
         together: int = 4,
@@ -112,6 +118,7 @@ class RolloutProgram:
         Args:
             device: of `devices.select`.
             shape: of the networks.
+            rules: of the market.
             variant: which kernel; auto takes the device's own in float32.
             tile: most episodes a work-group; None: as many as there is room for.
             together: as for `Sizes`.
@@ -125,7 +132,7 @@ class RolloutProgram:
         self.device, self.shape = device, shape
         self.sizes = Sizes(shape, group, device.local_memory, device.name, tensor, tile, together)
         registers = self.sizes.registers if device.nvidia else 0
-        sizes = self.sizes.defines() | {"REGISTERS": registers}
+        sizes = self.sizes.defines() | rules.defines() | {"REGISTERS": registers}
         files = policy_files(shape, variant)
         self.program = Program(device, files, sizes, registers=registers)
         self.kernel = self.program.kernel("rollout_group" if group else "rollout_lanes")

@@ -8,22 +8,25 @@ from backtest.agent.scenario_layout import BALANCE, CALENDAR, POSITION
 from backtest.agent.weights import AUX_COLUMN, N_BAR
 from backtest.errors import DeviceError
 from backtest.market.layout import BRANCHES, N_PORTFOLIO
+from opencl.retrieval import search_sizes, slot_tile
 from opencl.rollout.shape import Shape
 
 LANES = 16  # episodes a work-item on a CPU; the width of float16
 BARS_PER_ITEM = 8  # bars a work-item of bar_dense
 SUM_LANES = 64  # of an ordered sum
+WARP = 32  # work-items that an instruction of a tensor core joins
+MMA = 16  # rows of its tile, and inputs that it sums over
+TOKENS = WARP * 4  # words of one scenario's tokens as tensor cores read them
+QUERY_TENSOR = 2 * TOKENS  # words of the weights of one scenario's queries of one group, likewise
 GUESS = N_PORTFOLIO + len(CALENDAR) + 1  # what a task context is linear in, and 1
 QUERY_WIDTH = 8  # floats a packed query element: a bias and up to seven weights
 # On a GPU, by measurement (H200):
 TILE = 64  # most episodes a work-group
 LEAST_TILE = 16  # with fewer, a group reads the weights for too few episodes
-BLOCK = 13  # most neurons whose sums of eight episodes an item keeps in registers
+BLOCK = 13  # most neurons whose sums an item keeps in registers
 REGISTERS = 168  # most an item may use
 # The same for tensor cores:
 TENSOR_TILE = 128
-WARP = 32  # work-items that one instruction joins
-MMA = 16  # rows of its tile, and inputs that it sums over
 WARPS = 16  # on a multiprocessor, if an item uses TENSOR_REGISTERS
 TENSOR_REGISTERS = 128
 OPERANDS = 64  # registers that hold weights, most
@@ -37,6 +40,7 @@ class Sizes:
         group: for `rollout_group`, not `rollout_lanes`.
         tensor: with layers for tensor cores.
         head: columns of an action's head, padded.
+        own: episodes of an item.
         block: neurons of the second layer, and atoms, that an item sums at a time.
         shares: items that share the second layer of an episode.
         items: work-items a work-group.
@@ -49,9 +53,11 @@ class Sizes:
         calendar_at: first calendar query of a bar in a table, behind the tokens.
         share_at: first scenario weight of a bar in a table.
         input_at: first float that calendar queries read of a bar, in a table.
+        tokens_at: first token as tensor cores read it of a bar, in a table.
         bar_row: floats of a bar in a table.
         past: neurons that later steps' sums need of earlier steps, 0 without a stack.
         chunk: scenarios whose interpretations lie in local memory together.
+        room: rows of local memory for these and for the search of a task bank, behind those of h.
         tile: episodes that one work-group, or the one work-item, walks.
     """
 
@@ -87,6 +93,8 @@ class Sizes:
         width = 2 * MMA if tensor else 4
         self.hidden = (up(first, width), up(second, width))
         second = self.hidden[1]
+        # what the scenario network does before its trunk is for twice as many items
+        self.own = 4 if scenario else 8
         heads = len(shape.heads)
         least = max(heads, -(-second // BLOCK))  # items that share an episode
         self.block = -(-second // least), -(-shape.atoms // -(-shape.atoms // BLOCK))
@@ -99,21 +107,22 @@ class Sizes:
         self.share_at = shape.step_dim + shape.task_dim // 3
         self.input_at = self.share_at + shape.scenarios
         # gather reads up to three floats beyond what it wants
-        row = up(self.input_at + len(CALENDAR), 4) + 4
-        self.bar_row = row if scenario else self.hidden[0]
+        self.tokens_at = up(self.input_at + len(CALENDAR), 4) + 4
+        self.bar_row = self.tokens_at if scenario else self.hidden[0]
+        if scenario and tensor:
+            self.bar_row += shape.scenarios * TOKENS
         self.past = (shape.stack_size - 1) * self.hidden[0]
         blocks, most = self.head // 8, max(1, OPERANDS // (second // 8))
         self.head_pass = -(-blocks // -(-blocks // most))
-        self.items, self.registers, self.chunk, self.tile = 1, 0, 0, LANES
+        self.items, self.registers = 1, 0
+        self.chunk, self.room, self.tile = 0, 1, LANES
         if self.group:
-            self.chunk, self.tile = self._tile(local_memory, device, tile)
-            self.items = self._items(self.tile)
-            self.registers = TENSOR_REGISTERS if tensor else REGISTERS
+            self.tile = self._tile(local_memory, device, tile)
+            self.registers = TENSOR_REGISTERS if tensor else 0 if scenario else REGISTERS
 
     def defines(self) -> dict[str, int]:
         """Return the constants the kernels are specialised to, by name."""
         shape, (first, second) = self.shape, self.hidden
-        inputs = shape.stack_size * shape.task_dim
         columns = self.trunk_columns
         sizes = {
             "HIDDEN1": first,
@@ -125,12 +134,13 @@ class Sizes:
             "AUX_COLUMN": AUX_COLUMN,
             "BARS_PER_ITEM": BARS_PER_ITEM,
             "BAR_ROW": self.bar_row,
-            "W1_SIZE": first * (MMA // 2 if self.tensor else inputs or N_PORTFOLIO),
+            "W1_SIZE": self._first_layer(),
             "W2_SIZE": first * second // 2 if self.tensor else first * columns,
             "B2_SIZE": columns,
             "W3_SIZE": len(shape.heads) * self.head * second // (2 if self.tensor else 1),
             "Z_SIZE": 2 if self.tensor else self.head if self.group else shape.atoms,
-            "QUERY_SIZE": 2 * shape.scenarios * shape.latent * QUERY_WIDTH,
+            "QUERY_SIZE": self.query_at
+            + (2 * shape.scenarios * QUERY_TENSOR if self.tensor else 0),
             "PAST_SIZE": max(self.past, 1),
             "SLOTS": self.slots,
             "TASK_ROW": self.task_row,
@@ -152,6 +162,10 @@ class Sizes:
                 "CALENDAR_AT": self.calendar_at,
                 "SHARE_AT": self.share_at,
                 "INPUT_AT": self.input_at,
+                **(search_sizes(slot_tile(self.slots)) if self.slots else {}),
+                "TENSOR": int(self.tensor),
+                "TOKENS_AT": self.tokens_at,
+                "QUERY_TENSOR_AT": self.query_at,
                 "N_CALENDAR": len(CALENDAR),
                 "BALANCE_MASK": _mask(BALANCE),
                 "POSITION_MASK": _mask(POSITION),
@@ -161,10 +175,10 @@ class Sizes:
         row = self.tile + 4
         sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": row}
         sizes |= {"F_ROWS": self._states(self.tile)}
-        sizes |= {"ROOM_ROWS": self._room(self.chunk), "CHUNK": self.chunk}
+        sizes |= {"ROOM_ROWS": self.room, "CHUNK": self.chunk}
         if self.tensor:
             steps = max(first, second) // MMA
-            return sizes | {
+            sizes |= {
                 "WARPS": self.items // WARP,
                 "H_STEPS": steps,
                 "HEAD_PASS": self.head_pass,
@@ -172,14 +186,20 @@ class Sizes:
                 "TRUNK_STEPS": -(-second // MMA // (self.items // WARP)),
                 "H_SIZE": self.tile // MMA * steps * WARP,
             }
-        sizes |= {
-            "H_SIZE": max(first, second) * row,
-            "TRUNK_BLOCK": self.block[0],
-            "TRUNK_SHARES": self.shares,
-            "HEAD_BLOCK": self.block[1],
-        }
-        # sums whose lanes, four episodes of each item, fit where h will be
-        return sizes | {"SEARCH_BLOCK": sizes["H_SIZE"] // (4 * (self.items + 1))}
+        else:
+            sizes |= {
+                "H_SIZE": max(first, second) * row,
+                "OWN": self.own,
+                "TRUNK_BLOCK": self.block[0],
+                "TRUNK_SHARES": self.shares,
+                "HEAD_BLOCK": self.block[1],
+                "ENCODE_BLOCK": self.encode_columns * self.tile // 4 // self.items,
+            }
+        inside, floats = self._search_in_h(self.tile), self._search_floats(self.tile)
+        room = self._hidden_rows(self.tile) if inside else self.room
+        # sums whose lanes, four episodes of 64 items, fit behind the rows of totals
+        blocks = 1 + (room * row - sum(floats)) // floats[1]
+        return sizes | {"SEARCH_IN_H": int(inside), "SEARCH_BLOCK": blocks}
 
     @property
     def trunk_columns(self) -> int:
@@ -201,17 +221,64 @@ class Sizes:
             share = self.hidden[0] * self.hidden[1] // (2 * WARP * OPERANDS)
             return WARP * min(max(WARPS // self.together, tile // WARP, share), WARPS)
         # the search of a task bank gives 64 items to an episode
-        return up(max(heads, self.shares) * tile // 8, 64 if self.slots else WARP)
+        return up(max(heads, self.shares) * tile // self.own, 64 if self.slots else WARP)
 
     def _states(self, tile: int) -> int:
         """Return the rows of local memory for portfolio states, then action values."""
         heads = len(self.shape.heads)
         return max(N_PORTFOLIO, heads + (self._items(tile) // WARP if self.tensor else 0))
 
-    def _room(self, chunk: int) -> int:
-        """Return the rows of local memory that interpretations and sums take turns in."""
-        searched = self.slots + GUESS if self.slots else 0
-        return max(3 * self.shape.latent * chunk, searched, 1)
+    @property
+    def encode_columns(self) -> int:
+        """Outputs of the scenario network's first layer as its weights are packed."""
+        return up(self.hidden[0], self.items // (self.tile // 4))
+
+    @property
+    def query_at(self) -> int:
+        """Floats of the queries' plain weights, before those for tensor cores."""
+        return 2 * self.shape.scenarios * self.shape.latent * QUERY_WIDTH
+
+    def _search_floats(self, tile: int) -> tuple[int, int]:
+        """Return the floats that a search needs: totals with a list of episodes, lanes of sums."""
+        lanes = 4 * (SUM_LANES * (self.items // SUM_LANES) + 4)
+        return (self.slots + GUESS + 1) * (tile + 4), lanes
+
+    def _search_in_h(self, tile: int) -> bool:
+        """Return whether a search finds room where the activations will be."""
+        return sum(self._search_floats(tile)) <= self._hidden_rows(tile) * (tile + 4)
+
+    def _first_layer(self) -> int:
+        """Return the floats of a policy's first layer."""
+        shape, first = self.shape, self.hidden[0]
+        if shape.kind == "mlp":
+            return first * (MMA // 2 if self.tensor else N_PORTFOLIO)
+        if self.tensor:
+            return first * 3 * shape.scenarios * MMA // 2
+        if self.group:
+            return (
+                self.encode_columns * shape.stack_size * 3 * shape.scenarios * up(shape.latent, 4)
+            )
+        return first * shape.stack_size * shape.task_dim
+
+    def _hidden_rows(self, tile: int) -> int:
+        """Return the rows of tile + 4 floats that the activations take."""
+        hidden = max(self.hidden)
+        return hidden * tile // (2 * (tile + 4)) if self.tensor else hidden
+
+    def _room(self, tile: int) -> tuple[int, int]:
+        """Return scenarios at a time, and the rows of local memory that encoding needs beside h."""
+        if self.shape.kind == "mlp":
+            return 0, 1
+        searched = 1
+        if self.slots and not self._search_in_h(tile):
+            searched = -(-sum(self._search_floats(tile)) // (tile + 4))
+        if self.tensor:  # where warps share 16 episodes, half the sums of one of them
+            shared = self.items // WARP >= 2 * (tile // MMA)
+            half = -(-tile * max(self.hidden) // (2 * (tile + 4))) if shared else 1
+            return 1, max(searched, half)
+        width = 3 * up(self.shape.latent, 4)
+        chunk = min(max(1, self.items // tile), self.shape.scenarios)
+        return chunk, max(searched, (chunk - self._hidden_rows(tile) // width) * width)
 
     def tiling(self, n: int, units: int) -> tuple[int, int]:
         """Return tile and together with which n episodes fill this many multiprocessors."""
@@ -221,26 +288,25 @@ class Sizes:
         groups = -(-n // (tile * units)) if self.tensor else self.together
         return tile, 1 if groups < 2 else 2 if groups < 4 else 4
 
-    def _tile(self, local_memory: int, device: str, most: int | None) -> tuple[int, int]:
-        """Return scenarios a chunk and episodes a work-group."""
+    def _tile(self, local_memory: int, device: str, most: int | None) -> int:
+        """Return episodes a work-group; set its items, scenarios a chunk, and room."""
         first, second = self.hidden
-        width = 3 * self.shape.latent
-        # as many scenarios at a time as the second layer has rows
-        chunk = min(max(1, second // width), self.shape.scenarios) if width else 0
         hidden = max(first, second)
         largest = most or (TENSOR_TILE if self.tensor else TILE)
         for tile in (largest, 64, 32, 16, 8):
             if tile > largest or (self.tensor and tile % MMA):
                 continue
+            self.items = self._items(tile)
+            self.chunk, self.room = self._room(tile)
             h = hidden * (2 * tile if self.tensor else 4 * (tile + 4))
             # more than one float an episode: its place, number, slot, and two steps' draws
-            rows = self._room(chunk) + self._states(tile)
+            rows = self.room + self._states(tile)
             if h + rows * (tile + 4) * 4 + 24 * tile <= local_memory:
-                return chunk, tile
+                return tile
         raise DeviceError(
-            f"{device}: hidden layers {first}, {second} need {(hidden + rows) * 32} bytes of local "
-            f"memory, there are {local_memory}; use a smaller network.hidden"
-            f"{' or network.latent' if width else ''}, or device = cpu"
+            f"{device}: hidden layers {first}, {second} need {(hidden + rows) * 32} bytes "
+            f"of local memory, there are {local_memory}; use a smaller network.hidden"
+            f"{' or network.latent' if self.shape.latent else ''}, or device = cpu"
         )
 
 

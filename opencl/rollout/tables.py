@@ -41,8 +41,10 @@ class Tables(Protocol):
         """Make room for this many bars; `whole` is the tape's number of bars if all would fit."""
         ...
 
-    def fill(self, queue: Any, first: int, bars: int) -> list[Any]:
-        """Enqueue the work of bars [first, first + bars), counted from the tape's start.
+    def fill(self, queue: Any, first: Sequence[int], bars: int) -> list[Any]:
+        """Enqueue the work of bars [first[i], first[i] + bars) of table i, as far as the tape goes.
+
+        Bars are counted from the tape's start.
 
         Returns:
             The events.
@@ -102,13 +104,16 @@ class MlpTables:
         shape = (len(self.layers), bars, self.made.sizes.bar_row)
         self.table = empty(self.made.device, shape, np.float32)
 
-    def fill(self, queue: Any, first: int, bars: int) -> list[Any]:
+    def fill(self, queue: Any, first: Sequence[int], bars: int) -> list[Any]:
         """Enqueue one dense layer a policy."""
-        where = {"first": first, "stride": N_BAR}
-        return [
-            dense(self.made, queue, self.x, layer, self.table, bars, first_out=i * bars, **where)
-            for i, layer in enumerate(self.layers)
-        ]
+        made, x = self.made, self.x
+        events = []
+        for i, (layer, at) in enumerate(zip(self.layers, first, strict=True)):
+            rows = min(bars, x.shape[0] - at)
+            where = {"first": at, "stride": N_BAR, "first_out": i * bars}
+            if rows > 0:
+                events.append(dense(made, queue, x, layer, self.table, rows, **where))
+        return events
 
     @property
     def buffers(self) -> tuple[Any, Any]:

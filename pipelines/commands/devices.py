@@ -20,26 +20,31 @@ if TYPE_CHECKING:
 
 DEVICES_EXAMPLE = "Example: skillwalk devices --json devices.json"
 VERIFY_EXAMPLE = "Example: skillwalk verify --device cpu"
-BENCH_EXAMPLE = "Example: skillwalk bench --quick --json rates.json"
+BENCH_EXAMPLE = "Example: skillwalk bench --quick --only market --only rollout --json rates.json"
 DeviceName = Annotated[
     str,
     typer.Option("--device", metavar="NAME", help="auto, gpu, cpu, or a part of a device's name."),
 ]
 PARTS = 13  # progress reports of a verification
-DEVICE_COLUMNS = ("", "kind", "name", "platform", "driver", "units", "memory", "float32")
+DEVICE_COLUMNS = (
+    *("", "kind", "name", "platform", "driver", "units", "memory", "float32"),
+    "to torch",
+)
 
 
 def devices(json: JsonFile = None) -> None:
     """List the OpenCL devices, the one that `auto` takes first, and whether they are exact.
 
     float32 is exact where additions, products, quotients and roots have the bits of NumPy: then
-    every market column equals the definition.
+    every market column equals the definition. "to torch" is how experience reaches the learner on
+    its torch device, tried on the spot.
     """
     from opencl.devices import all_devices, select
+    from opencl.exchange import way_to_torch
 
     if not all_devices():
         select()  # says what is missing and which command installs it
-    found = [device.describe() for device in all_devices()]
+    found = [device.describe() | {"exchange": way_to_torch(device)} for device in all_devices()]
     rows = []
     for place, device in enumerate(found):
         exact = {True: "exact", False: f"not exact: {', '.join(device['inexact'])}"}
@@ -53,20 +58,37 @@ def devices(json: JsonFile = None) -> None:
                 device["compute_units"],
                 f"{device['global_memory'] / 2**30:.1f} GiB",
                 device["problem"] or exact[device["correctly_rounded"]],
+                f"{device['exchange']['way']} ({device['exchange']['learner']})",
             )
         )
     table(DEVICE_COLUMNS, rows)
+    for device in found:
+        if device["exchange"]["reason"]:
+            say(f"{device['name']}, {device['exchange']['way']}: {device['exchange']['reason']}")
     write_figures(json, {"devices": found})
 
 
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, under a minute.")] = False,
     device: DeviceName = "auto",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", metavar="PART", show_default=False, help="One part; may be repeated."
+        ),
+    ] = None,
     json: JsonFile = None,
+    plots: Annotated[
+        Path | None,
+        typer.Option(
+            "--plots", metavar="DIR", show_default=False, help="Draw curves and peers into it."
+        ),
+    ] = None,
 ) -> None:
-    """Measure this machine: market, rollout and feature rates, each with its size and unit.
+    """Measure this machine, beside those peers that are installed; exit 1 on a wrong result.
 
-    Needs a checkout: the benchmarks live in tests/bench.
+    Both sides must compute the same before either is timed. Needs a checkout: the benchmarks live
+    in tests/bench. `make bench` installs the peers (numba, vectorbt, gymnasium, gym-anytrading).
     """
     import subprocess
     import sys
@@ -83,8 +105,11 @@ def bench(
     with TemporaryDirectory() as folder:
         out = Path(folder) / "rates.json"
         command = [sys.executable, "-m", "tests.bench", "--device", device, "--json", str(out)]
-        ended = subprocess.run(command + ["--quick"] * quick, cwd=root, check=False)
+        command += ["--quick"] * quick + [f"--only={part}" for part in only or ()]
+        command += [f"--plots={plots.absolute()}"] if plots else []
+        ended = subprocess.run(command, cwd=root, check=False)
         if ended.returncode:
+            say(f"bench: FAILED, exit code {ended.returncode}; no figures written")
             # a signal's number is negative: the benchmark did not end by itself
             raise typer.Exit(max(ended.returncode, 1))
         figures = read_json(out)

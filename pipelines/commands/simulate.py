@@ -19,12 +19,15 @@ from pipelines.commands.options import (
 from pipelines.console import say, table, write_figures, written
 
 if TYPE_CHECKING:
+    from opencl.strategies import Scores
     from opencl.target_run import Outcome
 
 EXAMPLE = (
     "Example: skillwalk simulate targets.csv --profile smoketest --out equity.parquet, where "
-    "targets.csv begins with bar,mine or time,mine"
+    "targets.csv begins with bar,mine or time,mine, or is bar,strategy,position"
 )
+MOST_EXACT = 32  # strategies whose account is kept bar by bar; of more there are figures
+BEST = 20  # of many, shown
 SHOWN = ("net_return", "cagr", "max_drawdown", "n_trades", "n_open", "exposure", "turnover")
 EQUITY = ("bar", "time", "position", "close", "fill_price", "gross", "cost", "pnl", "equity")
 
@@ -35,9 +38,18 @@ def simulate(
         typer.Argument(
             metavar="TARGETS",
             help="CSV or Parquet: column bar, or time (UTC close of the decision bar), and one "
-            "column of target positions in units for every strategy.",
+            "column of target positions in units for every strategy; or bar, strategy, position.",
         ),
     ],
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--strategy",
+            metavar="NAME",
+            show_default=False,
+            help="Account for this strategy, again for more.",
+        ),
+    ] = None,
     instrument: Annotated[
         str | None,
         typer.Option(
@@ -47,7 +59,10 @@ def simulate(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="FILE", show_default=False, help="Write equity by bar as Parquet."
+            "--out",
+            metavar="FILE",
+            show_default=False,
+            help=f"Write equity by bar as Parquet; of more than {MOST_EXACT} strategies, figures.",
         ),
     ] = None,
     config: Annotated[
@@ -63,33 +78,105 @@ def simulate(
 ) -> None:
     """Trade target positions over ingested bars and show equity and metrics.
 
-    A target stands until the next row. It is decided at the close of its bar, filled by a market
-    order as market.fill says, and the account is kept in float64.
+    A target stands until the next row. It is decided at the close of its bar and filled by a market
+    order as market.fill says. The account is kept in float64; of more than 32 strategies the
+    device's own figures are shown, and --strategy accounts for some of them.
     """
-    from backtest.data.targets import read_targets
+    from backtest.data.targets import TargetFile
     from opencl.devices import select
+    from opencl.strategies import score
     from opencl.target_run import run_targets
 
     found = experiment(config, profile, overrides, lake)
     name = instruments(found.config, instrument)[0]
     bars = found.bars(name)
     settings = found.instrument(name)
-    wanted = read_targets(targets, bars, settings.max_position)
+    wanted = TargetFile(targets, bars, settings.max_position)
+    names = strategy or wanted.names
     device = select(found.config.runtime.device)
-    outcomes = run_targets(found.config, bars, wanted, device)
-    stop = wanted.first_bar + len(wanted)
+    few = len(names) <= MOST_EXACT
+    outcomes = run_targets(found.config, bars, wanted.read(names), device) if few else []
+    many = wanted if strategy is None else wanted.read(names)
+    scores = None if few else score(found.config, bars, many, device)
     say(
-        f"{name}: bars {wanted.first_bar + 1} to {stop}, {len(wanted):,} decisions on {device.name}"
-        f", fill {found.config.market.fill}, costs of [instruments.{name}]"
+        f"{name}: bars {wanted.first_bar + 1} to {wanted.first_bar + wanted.steps}, "
+        f"{wanted.steps:,} decisions on {device.name}, fill {found.config.market.fill}, costs of "
+        f"[instruments.{name}]"
     )
     if wanted.ignored:
         say("the target at the last bar is not traded: no bar follows it")
-    show(outcomes, found.config.evaluation.confidence)
+    if scores is None:
+        show(outcomes, found.config.evaluation.confidence)
+    else:
+        show_scores(scores)
     if out is not None:
         with written("--out", out):
-            write_equity(out, outcomes)
-        say(f"equity written to {out}")
-    write_figures(json, simulate_figures(name, outcomes))
+            write_scores(out, scores) if scores is not None else write_equity(out, outcomes)
+        say(f"{'equity' if few else 'figures'} written to {out}")
+    figures = simulate_figures(name, outcomes) if scores is None else score_figures(name, scores)
+    write_figures(json, figures)
+
+
+def show_scores(scores: Scores) -> None:
+    """Print the best of many strategies by their Sharpe ratio."""
+    import numpy as np
+
+    from backtest.figures import counted
+
+    order = np.argsort(-np.nan_to_num(scores["sharpe"], nan=-np.inf), kind="stable")[:BEST]
+    shown = (
+        "final_equity",
+        "net_return",
+        "sharpe",
+        "max_drawdown",
+        "n_trades",
+        "exposure",
+        "costs",
+    )
+    rows = []
+    for place in order:
+        value = {name: float(scores[name][place]) for name in shown}
+        rows.append(
+            (
+                scores.names[place],
+                f"{value['final_equity']:,.2f}",
+                f"{value['net_return']:.1%}",
+                f"{value['sharpe']:.2f}",
+                f"{value['max_drawdown']:.1%}",
+                f"{value['n_trades']:,.0f}",
+                f"{value['exposure']:.0%}",
+                f"{value['costs']:,.2f}",
+            )
+        )
+    columns = ("", "final equity", "net return", "Sharpe", "max drawdown", "trades", "exposure")
+    title = f"the {len(rows)} best of {len(scores.names):,} strategies"
+    table((*columns, "costs"), rows, title)
+    say(
+        f"figures of the device, float32, {counted(scores.blocks, 'block')} of "
+        f"{scores.planned / 2**20:,.0f} MiB or less; the best of many is lucky: choose on one span "
+        "and judge on another"
+    )
+
+
+def write_scores(path: Path, scores: Scores) -> None:
+    """Write one row a strategy."""
+    import pyarrow as pa
+
+    from backtest.lake import write_table
+
+    columns = {n: pa.array(values, from_pandas=True) for n, values in scores.items()}  # NaN: null
+    write_table(path, pa.table({"strategy": list(scores.names), **columns}))
+
+
+def score_figures(name: str, scores: Scores) -> dict[str, Any]:
+    """Return what `--json` writes of many strategies."""
+    return {
+        "instrument": name,
+        "strategies": [
+            {"name": strategy, **{n: float(values[i]) for n, values in scores.items()}}
+            for i, strategy in enumerate(scores.names)
+        ],
+    }
 
 
 def show(outcomes: list[Outcome], confidence: float) -> None:

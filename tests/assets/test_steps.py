@@ -8,9 +8,14 @@ import pytest
 
 from assets.partitions import INSTRUMENTS, partition
 from backtest.errors import DataError
+from backtest.lake import read_table
+from backtest.manifest import FoldHeader
+from backtest.store import fold_result
+from opencl import plays
 from pipelines.build import definitions
 from pipelines.home import Frozen
 from pipelines.runner import InlineRunner
+from pipelines.sensors import RANGE
 from tests.study import FOLDS, copied
 
 BEYOND = "2001-01-01"  # a Monday after the last bar
@@ -28,13 +33,15 @@ def writable(study, tmp_path):
     return copied(study, tmp_path / "lake")
 
 
-def launch(experiment, instance, key, *assets):
-    """Materialise assets of one fold."""
+def launch(experiment, instance, key, *assets, to=None):
+    """Materialise assets of one fold, or of those from `key` to `to` as one run."""
+    ends = [str(partition("ONE", end)) for end in (key, to)] if to else []
     with InlineRunner() as trials:
         defs = definitions(Frozen(experiment.config, experiment.lake, "tests"), trials)
         return defs.resolve_job_def("new_fold").execute_in_process(
             instance=instance,
-            partition_key=partition("ONE", key),
+            partition_key=None if ends else partition("ONE", key),
+            tags=dict(zip(RANGE, ends, strict=bool(ends))),
             asset_selection=[dg.AssetKey(name) for name in assets] or None,
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
@@ -111,3 +118,25 @@ def test_an_evaluation_without_policy_fails(writable, instance):
     shutil.rmtree(folder(writable, writable.lake.policies))
     with pytest.raises(DataError, match="materialise asset policy"):
         launch(writable, instance, FOLDS[0], "fold_result")
+
+
+def test_results_of_a_range_of_folds_are_one_run_and_one_launch(writable, instance, monkeypatch):
+    launches = []
+    real = plays.play_together
+    monkeypatch.setattr(plays, "play_together", lambda e: launches.append(len(e)) or real(e))
+    before = [fold_files(writable, key) for key in FOLDS[:2]]
+    found = launch(writable, instance, FOLDS[0], "fold_result", to=FOLDS[1])
+    events = found.asset_materializations_for_node("fold_result")
+    assert {event.partition for event in events} == {f"{key}|ONE" for key in FOLDS[:2]}
+    assert all(event.metadata["dagster/row_count"].value == 7 * 168 for event in events)
+    assert launches == [4]  # two folds of two seeds
+    assert [fold_files(writable, key) for key in FOLDS[:2]] == before
+    (check, other) = found.get_asset_check_evaluations()
+    assert check.passed and other.passed and "holds in all 2 folds" in check.description
+
+
+def fold_files(experiment, key):
+    """Return the rows of equity and metric of a fold's result."""
+    fold_id = experiment.fold_id("ONE", experiment.fold("ONE", key))
+    found = fold_result(experiment.lake, FoldHeader(experiment.study_id, "ONE", key, fold_id, ""))
+    return [read_table(found.path(name)).to_pylist() for name in ("equity", "metric")]

@@ -20,6 +20,7 @@ from opencl.retrieval import DeviceSnapshots
 from tests.bench.rows import Row, device_seconds, wall_seconds
 
 SLOTS, DIM = 21, 1008  # the task bank of the original network
+OTHER_SLOTS = (8, 32, 64)
 GPU_BANKS, CPU_BANKS = 132, 4
 GPU_QUERIES, CPU_QUERIES = 131_072, 2048
 ROWS = 200  # observations of one bank
@@ -33,7 +34,7 @@ def run(device: Device, quick: bool = False) -> list[Row]:
     banks = (GPU_BANKS if gpu else CPU_BANKS) // (4 if quick else 1)
     queries = (GPU_QUERIES if gpu else CPU_QUERIES) // (4 if quick else 1)
     return [
-        _retrieval(device, queries),
+        *(_retrieval(device, queries, n) for n in ((SLOTS,) if quick else (SLOTS, *OTHER_SLOTS))),
         *(_updates(device, max(banks, 1), rows, aggregate) for aggregate in (1, 25)),
     ]
 
@@ -44,15 +45,15 @@ def _stream(rows: int, seed: int = 0) -> tuple[Floats, Floats]:
     return np.nan_to_num(h), np.where(np.isfinite(g), g, np.float32(0))
 
 
-def _learned(aggregate: int) -> Bank:
-    bank = Bank(SLOTS, DIM, similarity_threshold=0.3, aggregate=aggregate, min_confirmations=1)
+def _learned(aggregate: int, slots: int = SLOTS) -> Bank:
+    bank = Bank(slots, DIM, similarity_threshold=0.3, aggregate=aggregate, min_confirmations=1)
     bank.update_rows(*_stream(SAMPLE, seed=9))
     bank.close_collection()
     return bank
 
 
-def _retrieval(device: Device, queries: int) -> Row:
-    snapshot = _learned(1).snapshot()
+def _retrieval(device: Device, queries: int, slots: int) -> Row:
+    snapshot = _learned(1, slots).snapshot()
     held = DeviceSnapshots(device, [snapshot])
     h = _stream(queries)[0]
     sample = h[:CPU_QUERIES]
@@ -65,10 +66,10 @@ def _retrieval(device: Device, queries: int) -> Row:
     rate = queries / device_seconds(lambda: held.retrieve_into(given, found, timed=True))
     plain = len(sample) / wall_seconds(lambda: retrieve_rows(snapshot, sample), 1)
     return Row(
-        f"retrieval, {queries:,} queries, {SLOTS} slots of {DIM:,}",
+        f"retrieval, {queries:,} queries, {slots} slots of {DIM:,}",
         rate,
         "queries/s",
-        f"{rate * DIM * 4 / 1e9:,.3g} GB/s, {rate * DIM * SLOTS * 2 / 1e9:,.3g} GFLOP/s; "
+        f"{rate * DIM * 4 / 1e9:,.3g} GB/s, {rate * DIM * slots * 2 / 1e9:,.3g} GFLOP/s; "
         f"{rate / plain:,.0f} times NumPy ({plain:,.0f})",
     )
 

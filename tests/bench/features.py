@@ -1,4 +1,4 @@
-"""Speed of the features on one core, bars per second: `python -m tests.bench.features [N_BARS]`.
+"""Speed of the features on one core, bars per second.
 
 Random-walk bars with ticks, whose CUSUM fires about every 170 bars; and a ramp, the worst case of
 the CUSUM filter, whose walks never meet. Best of two runs; figures are printed, never asserted.
@@ -6,9 +6,9 @@ the CUSUM filter, whose walks never meet. Best of two runs; figures are printed,
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,11 @@ from backtest.features.prices import differences
 from backtest.features.rolling import quotient
 from backtest.features.slow import slow_features
 from backtest.features.volatility import sigma
+from backtest.market.layout import Array
+from opencl.devices import Device
+from tests.bench.rows import Row
+
+BARS = (10_000, 100_000, 2_000_000)  # the goals are for the last
 
 
 def best_rate(function: Callable[[], object], n_bars: int) -> float:
@@ -31,38 +36,73 @@ def best_rate(function: Callable[[], object], n_bars: int) -> float:
     return n_bars / min(seconds)
 
 
-def run(n_bars: int = 2_000_000) -> list[tuple[str, float, str]]:
-    """Return (name, figure, unit) rows."""
+class Bars(NamedTuple):
+    """Columns of bars, [n] each."""
+
+    open: Array
+    high: Array
+    low: Array
+    close: Array
+    volume: Array
+    roll: Array
+    time: Array  # ns
+
+    @property
+    def difference(self) -> Array:
+        """Close to close, points."""
+        return differences(self.open, self.close, self.roll)
+
+
+def random_bars(n: int) -> Bars:
+    """Return a random walk in ticks of a quarter, minute by minute."""
     rng = np.random.default_rng(0)
-    close = 5000 + 0.25 * np.round(np.cumsum(rng.normal(0, 4.8, n_bars)))
-    open_ = close + 0.25 * np.round(rng.normal(0, 2, n_bars))
-    high = np.maximum(open_, close) + 0.25 * rng.integers(0, 5, n_bars)
-    low = np.minimum(open_, close) - 0.25 * rng.integers(0, 5, n_bars)
-    volume = rng.integers(0, 1000, n_bars).astype(np.float64)
-    roll = np.zeros(n_bars, dtype=np.bool_)
-    stamps = np.arange(1, n_bars + 1, dtype=np.int64) * 60_000_000_000
-    columns = (open_, high, low, close, volume, roll, stamps)
+    close = 5000 + 0.25 * np.round(np.cumsum(rng.normal(0, 4.8, n)))
+    open_ = close + 0.25 * np.round(rng.normal(0, 2, n))
+    high = np.maximum(open_, close) + 0.25 * rng.integers(0, 5, n)
+    low = np.minimum(open_, close) - 0.25 * rng.integers(0, 5, n)
+    volume = rng.integers(0, 1000, n).astype(np.float64)
+    stamps = np.arange(1, n + 1, dtype=np.int64) * 60_000_000_000
+    return Bars(open_, high, low, close, volume, np.zeros(n, np.bool_), stamps)
+
+
+def run(device: Device, quick: bool = False) -> list[Row]:
+    """Measure the host's features; the device does not matter."""
+    sizes = BARS[1:2] if quick else BARS
+    return [row for n_bars in sizes for row in rates(n_bars, goals=n_bars == sizes[-1])]
+
+
+def rates(n_bars: int, goals: bool) -> list[Row]:
+    """Measure one number of bars."""
+    bars = random_bars(n_bars)
 
     def adx_and_cusum() -> None:
-        difference = differences(open_, close, roll)
-        directional(high, low, close)
+        difference = bars.difference
+        directional(bars.high, bars.low, bars.close)
         cusum_filter(quotient(difference, sigma(difference)), DRIFT, THRESHOLD)
 
     def cusum_of_ramp() -> None:
         cusum_filter(np.ones(n_bars), DRIFT, THRESHOLD)
 
     def all_columns() -> None:
-        market_features(*columns)
-        slow_features(*columns)
+        market_features(*bars)
+        slow_features(*bars)
 
+    measured = (
+        ("ADX, DX, DI and CUSUM", adx_and_cusum, "features_adx"),
+        ("CUSUM filter on a ramp", cusum_of_ramp, ""),
+        ("all 42", lambda: market_features(*bars), "features_all"),
+        ("all 42 and their slow twins", all_columns, ""),
+    )
     return [
-        ("features: ADX, DX, DI and CUSUM", best_rate(adx_and_cusum, n_bars), "bars/s"),
-        ("features: CUSUM filter on a ramp", best_rate(cusum_of_ramp, n_bars), "bars/s"),
-        ("features: all 42", best_rate(lambda: market_features(*columns), n_bars), "bars/s"),
-        ("features: all 42 and their slow twins", best_rate(all_columns, n_bars), "bars/s"),
+        Row(
+            f"features: {name}, {n_bars:,} bars",
+            best_rate(work, n_bars),
+            "bars/s",
+            "one core of the CPU",
+            series=name,
+            axis="bars",
+            x=n_bars,
+            goal=goal if goals else "",
+        )
+        for name, work, goal in measured
     ]
-
-
-if __name__ == "__main__":
-    for name, figure, unit in run(int(sys.argv[1]) if len(sys.argv) > 1 else 2_000_000):
-        print(f"{name:45s} {figure:14,.0f} {unit}")

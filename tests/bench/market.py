@@ -1,42 +1,55 @@
 """The market alone: steps a second of the kernels, with the full reward, beside NumPy.
 
+Then the vector backtester: given target positions, equity kept on the device, totals read back.
 Before the clock starts, a sample of episodes is compared with the NumPy definition, bit for bit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from backtest import rng
-from backtest.market.layout import BAR, STATE, Array, Formula
+from backtest.market.layout import BAR, STATE, TOTALS, Array, Formula
 from backtest.market.tape import Tape
+from backtest.market.totals import walk_totals
 from backtest.market.walk import walk_actions, walk_targets
 from opencl.buffers import empty, upload
 from opencl.devices import Device
-from opencl.simulate import DeviceTape, Simulator, simulator
+from opencl.simulate import Backtest, DeviceTape, Simulator, simulator
+from tests.bench.operations import step_operations
+from tests.bench.roofline import share
 from tests.bench.rows import Row, device_seconds, wall_seconds
 from tests.bench.scene import gaussian_tape
 
 KEY = rng.key(0, "BENCH", "market")
 BARS = 200_000
 GPU_ENVS, CPU_ENVS = (2048, 16_384, 131_072, 1_048_576), (1024, 4096, 16_384)
+GOAL_ENVS = {"gpu": 131_072, "cpu": 4096}
+GPU_STRATEGIES, CPU_STRATEGIES = (16_384, 131_072), (4096,)
 SAMPLE = 64  # episodes compared with NumPy
-# A step reads one bar and one forecast, and writes one reward; the state stays in registers.
+# A step reads one bar and one forecast, out of the caches where episodes share bars, and writes one
+# reward; the state stays in registers.
 BYTES = BAR.dtype.itemsize + 4 + 4
+# A strategy's step reads its target and writes its equity; the bar is the same for all of them.
+STRATEGY_BYTES = 4 + 4
+RATE = "bars x strategies/s"
 
 
 def run(device: Device, quick: bool = False) -> list[Row]:
     """Measure one device."""
-    envs = GPU_ENVS if device.kind == "gpu" else CPU_ENVS
+    gpu = device.kind == "gpu"
+    envs = GPU_ENVS if gpu else CPU_ENVS
+    strategies = GPU_STRATEGIES if gpu else CPU_STRATEGIES
     if quick:
-        envs = envs[1:2]
+        envs, strategies = envs[1:2], strategies[:1]
     rows = []
     for formula in (Formula.CALIBRATED, Formula.COMPOSITE):
         tape = gaussian_tape(BARS, formula)
-        # the literal formula once, at the size that GPUs and CPUs do best
-        for n in envs if formula == Formula.CALIBRATED else envs[-2:][:1]:
-            rows.append(_kernel(device, tape, n, formula, quick))
-    rows.append(_strategies(device, gaussian_tape(BARS), envs[0], quick))
+        rows += [_kernel(device, tape, n, formula, quick) for n in envs]
+    for n in strategies:
+        rows += _strategies(device, gaussian_tape(BARS), n, quick)
     rows.append(_numpy(gaussian_tape(BARS), 256 if quick else 1024))
     return rows
 
@@ -58,13 +71,21 @@ def _kernel(device: Device, tape: Tape, n: int, formula: Formula, quick: bool) -
         return market.random_into(rows, first, rewards, final, KEY, 0, timed=True)
 
     kernel, wall = device_seconds(launch), wall_seconds(lambda: launch().wait())
-    rate = n * steps / kernel
+    rate, operations = n * steps / kernel, step_operations(tape)
+    name = formula.name.lower()
+    aimed = formula == Formula.CALIBRATED and n == GOAL_ENVS.get(device.kind)
     return Row(
-        f"market, {formula.name.lower()} reward, {n:,} envs",
+        f"market, {name} reward, {n:,} envs",
         rate,
         "steps/s",
-        f"{n * steps / wall:,.0f} by wall; {BYTES} B a step = {rate * BYTES / 1e9:,.0f} GB/s; "
-        f"{steps:,} steps in one kernel",
+        f"{n * steps / wall:,.0f} by wall; a step is {operations} operations of float32 and "
+        f"{BYTES} B of bars and reward: {rate * operations / 1e12:,.3g} TFLOP/s, "
+        f"{rate * BYTES / 1e9:,.0f} GB/s; {steps:,} steps in one kernel",
+        series=f"market, {name} reward",
+        axis="envs",
+        x=n,
+        roofline=share(device, "fp32", rate * operations),
+        goal=f"env_{device.kind}" if aimed else "",
     )
 
 
@@ -90,23 +111,58 @@ def random_actions(steps: int, n: int, key: Array, stage_round: int) -> Array:
     return np.stack([pick & 3, rest % 3, rest // 3 % 3, rest // 9], -1).astype(np.uint8)
 
 
-def _strategies(device: Device, tape: Tape, n: int, quick: bool) -> Row:
-    """Given target positions: upload, kernel and the equity curves back."""
-    steps = 512 if quick else 2048
+def _strategies(device: Device, tape: Tape, n: int, quick: bool) -> list[Row]:
+    """Given target positions: the kernel alone, then with what has to be carried."""
+    steps = _steps(device, n, quick)
     start = np.zeros(n, np.int64)
-    targets = np.random.default_rng(1).integers(-1, 2, (steps, n)).astype(np.float32)
-    market = simulator(device)
-    few = walk_targets(tape, start[:SAMPLE], targets[:256, :SAMPLE])
-    seen = market.equity(tape, start[:SAMPLE], targets[:256, :SAMPLE])
-    if device.correctly_rounded and not np.array_equal(seen, few.state["portfolio_val"][1:]):
-        raise AssertionError(f"{device.name}: equity differs from NumPy; not timed")
-    wall = wall_seconds(lambda: market.equity(tape, start, targets))
-    return Row(
-        f"given targets, {n:,} strategies",
-        n * steps / wall,
-        "bars x strategies/s",
-        f"by wall: {steps:,} bars, targets up, equity back, costs on",
-    )
+    signs = np.random.default_rng(1).integers(-1, 2, (steps, n), dtype=np.int8)
+    market, rows = simulator(device), DeviceTape(device, tape)
+    _check_targets(market, tape, signs[:256, :SAMPLE])
+    targets = signs.astype(np.float32)
+    held = upload(device, targets)
+
+    def kept() -> Backtest:
+        return market.backtest(rows, start, held, equity=True, timed=True)
+
+    rate = n * steps / device_seconds(lambda: kept().event)
+    bandwidth = rate * STRATEGY_BYTES
+    made = [
+        Row(
+            f"backtest kernel, {n:,} strategies",
+            rate,
+            RATE,
+            f"targets, equity and totals on the device; {STRATEGY_BYTES} B a bar and strategy = "
+            f"{bandwidth / 1e9:,.0f} GB/s; {steps:,} bars, all costs",
+            series="backtest, kernel",
+            axis="strategies",
+            x=n,
+            roofline=share(device, "bandwidth", bandwidth),
+        )
+    ]
+    ways: dict[str, Callable[[], object]] = {
+        "targets on the device, totals back": lambda: market.backtest(rows, start, held).totals,
+        "int8 targets up, totals back": lambda: market.backtest(rows, start, signs).totals,
+        "float32 targets up, totals back": lambda: market.backtest(rows, start, targets).totals,
+        "float32 targets up, equity back": lambda: (
+            market.backtest(rows, start, targets, equity=True).equity
+        ),
+    }
+    for what, work in ways.items():
+        rate = n * steps / wall_seconds(work)
+        detail = f"by wall: {steps:,} bars, all costs; totals are {TOTALS.dtype.itemsize} B each"
+        place = {"series": f"backtest, {what}", "axis": "strategies", "x": n}
+        made.append(Row(f"backtest, {n:,} strategies, {what}", rate, RATE, detail, **place))
+    return made
+
+
+def _check_targets(market: Simulator, tape: Tape, targets: Array) -> None:
+    start = np.zeros(targets.shape[1], np.int64)
+    walk = walk_targets(tape, start, targets.astype(np.float32))
+    seen = market.backtest(tape, start, targets, equity=True)
+    equal = np.array_equal(seen.equity, walk.state["portfolio_val"][1:])
+    equal &= np.array_equal(seen.totals, walk_totals(tape, walk))
+    if market.device.correctly_rounded and not equal:
+        raise AssertionError(f"{market.device.name}: the backtest differs from NumPy; not timed")
 
 
 def _numpy(tape: Tape, n: int) -> Row:

@@ -12,26 +12,14 @@ from typing import Any
 import numpy as np
 
 from backtest import rng
-from backtest.agent.actions import SPANS
 from backtest.agent.random_policy import random_policy
-from backtest.agent.weights import N_BAR, PolicyWeights, assemble
-from backtest.market.layout import (
-    BAR_SLOTS,
-    BRANCHES,
-    N_ACTIONS,
-    N_PORTFOLIO,
-    PORTFOLIO_SLOTS,
-    STATE_DIM,
-    Array,
-    End,
-)
-from backtest.market.portfolio import portfolio_state
-from backtest.market.step import reset, step
-from backtest.market.tape import Tape
+from backtest.agent.weights import N_BAR, PolicyWeights
+from backtest.market.layout import BRANCHES, N_ACTIONS, N_PORTFOLIO, STATE_DIM, Array
 from backtest.market.walk import walk_actions
 from opencl.devices import Device
 from opencl.rollout import Rollout, Shape
 from opencl.tensor_probe import has_tensor_cores
+from tests.bench.peers.numpy_torch import TorchLoop
 from tests.bench.rows import Row, device_seconds, wall_seconds
 from tests.bench.scene import gaussian_tape
 
@@ -103,49 +91,6 @@ def _kernel(rollout: Rollout, policy: PolicyWeights, n: int, quick: bool, precis
         f"{flops / 1e12:,.2f} TFLOP/s{share} ({KERNEL_MACS:,} multiply-adds a step); "
         f"{n * steps / wall:,.0f} by wall with weights up and experience back; {steps} steps",
     )
-
-
-class TorchLoop:
-    """What one would write without kernels: NumPy market and torch policy, step after step."""
-
-    def __init__(self, tape: Tape, x: Array, policy: PolicyWeights) -> None:
-        import torch
-
-        first = np.empty((HIDDEN[0], STATE_DIM), np.float32)
-        first[:, list(BAR_SLOTS)] = policy.W1_bar
-        first[:, list(PORTFOLIO_SLOTS)] = policy.W1_portfolio
-        arrays = first, policy.b1, policy.W2, policy.b2, policy.W_head, policy.b_head, policy.z
-        self.weights = [torch.from_numpy(np.ascontiguousarray(array)) for array in arrays]
-        self.tape, self.x = tape, x
-
-    def choose(self, state: Array) -> Array:
-        """Return the greedy action of each state, uint8[n, 4]."""
-        import torch
-
-        w1, b1, w2, b2, w3, b3, z = self.weights
-        with torch.inference_mode():
-            hidden = torch.relu(torch.addmm(b1, torch.from_numpy(state), w1.T))
-            hidden = torch.relu(torch.addmm(b2, hidden, w2.T))
-            logits = torch.addmm(b3, hidden, w3.T).view(-1, N_ACTIONS, ATOMS)
-            q = torch.softmax(logits, dim=2) @ z
-            best = [q[:, start:stop].argmax(1) for start, stop in SPANS]
-            return torch.stack(best, 1).numpy().astype(np.uint8)
-
-    def play(self, start: Array, steps: int) -> Array:
-        """Walk greedy episodes; return the actions, uint8[steps, n, 4]."""
-        p, n = self.tape.params, len(start)
-        state, chosen = reset(p, n), []
-        alive = np.ones(n, bool)
-        for t in range(steps):
-            bar, clock = start + t, np.full(n, t, np.int32)
-            now = self.tape.at(bar)
-            action = self.choose(assemble(self.x[bar], portfolio_state(p, state, now, clock)))
-            last, aux = np.full(n, t == steps - 1), self.tape.aux[bar]
-            new, result = step(p, state, action, now, self.tape.at(bar + 1), clock, last, aux)
-            state = np.where(alive, new, state)
-            alive &= result["end"] == End.RUNNING
-            chosen.append(action)
-        return np.stack(chosen)
 
 
 def _check(rollout: Rollout, peer: TorchLoop, policy: PolicyWeights, precision: str) -> None:

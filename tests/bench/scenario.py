@@ -3,7 +3,8 @@
 Time is what all kernels of a launch took, those that fill the bar tables included; forecasts of the
 frozen forecaster are kept between launches, as in training. The four variants take turns. Overheads
 compare the cheapest launches: by kernel time on a GPU, by CPU seconds on a CPU, where what runs
-beside would count otherwise.
+beside would count otherwise. On a GPU float32 and bf16 are measured, bf16 also where episodes are
+spread over so many bars that they share none, and with banks of other sizes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,23 +30,28 @@ from backtest.config import Network
 from backtest.market.layout import BRANCHES, N_PORTFOLIO, Array
 from opencl.devices import Device
 from opencl.rollout import Launch, PolicySkills, Rollout, Shape
+from opencl.rollout.program import collection_variant
+from opencl.tensor_probe import has_tensor_cores
 from tests.bench.rows import REPEATS, Row
 from tests.bench.scene import gaussian_tape
 from tests.snapshots import snapshot_of
 
 SIZES = {"small": (8, 6, 8), "original": (21, 12, 16)}  # S, H, L
 HIDDEN, ATOMS, FORECASTER = (128, 128), 51, 128
-BARS = 4000
+BARS, MANY_BARS = 4000, 100_000
 GPU_ENVS, CPU_ENVS = (16_384, 65_536), (256, 1024)
+GPU_SLOTS, CPU_SLOTS = (8, 32, 64), (8,)  # beside a bank of one slot a scenario
 THRESHOLD = {"task": 0.5, "step": 0.3}  # about a fifth of the random contexts find a skill
-SAMPLE, SAMPLE_STEPS, TOLERANCE = 32, 4, 1e-5  # compared with NumPy before the clock starts
+SAMPLE, SAMPLE_STEPS = 32, 4  # compared with NumPy before the clock starts
+TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}  # of the largest action value
 KEYS = rng.key(0, "BENCH", "scenario")[None]
 GOAL = 15  # percent
 
 
 def run(device: Device, quick: bool = False) -> list[Row]:
     """Measure one device."""
-    envs = GPU_ENVS if device.kind == "gpu" else CPU_ENVS
+    gpu = device.kind == "gpu"
+    envs = GPU_ENVS if gpu else CPU_ENVS
     rows: list[Row] = []
     for name, (scenarios, horizon, latent) in SIZES.items():
         network = Network(
@@ -57,21 +63,37 @@ def run(device: Device, quick: bool = False) -> list[Row]:
             latent=latent,
             forecaster_hidden=FORECASTER,
         )
-        scene = Scene(device, network)
-        scene.check()
-        for n in envs[:1] if quick else envs:
-            rows += scene.rows(name, n, quick)
+        best = "bf16" if has_tensor_cores(device) else "fp32"
+        for precision in ("fp32",) if best == "fp32" else ("fp32", "bf16"):
+            scene = Scene(device, network, precision)
+            scene.check()
+            for n in envs[:1] if quick else envs:
+                rows += scene.rows(name, n, quick)
+        if quick or name == "small":
+            continue
+        if gpu:
+            rows += Scene(device, network, best, MANY_BARS).rows(name, envs[0], quick)
+        for slots in GPU_SLOTS if gpu else CPU_SLOTS:
+            rows += Scene(device, network, best, slots=slots).rows(name, envs[-1], quick)
     return rows
 
 
 class Scene:
     """A random policy of one size, its market, and a full bank of each kind."""
 
-    def __init__(self, device: Device, network: Network) -> None:
+    def __init__(
+        self,
+        device: Device,
+        network: Network,
+        precision: Literal["fp32", "bf16"],
+        bars: int = BARS,
+        slots: int = 0,
+    ) -> None:
+        """Make everything; slots 0: as many as there are scenarios in each bank."""
         draw = np.random.default_rng(0)
-        self.x = draw.normal(0, 1, (BARS, N_BAR)).astype(np.float32)
+        self.x = draw.normal(0, 1, (bars, N_BAR)).astype(np.float32)
         self.policy = random_scenario(network)
-        self.network = network
+        self.network, self.precision, self.slots = network, precision, slots or network.scenarios
         shape = Shape(
             network.hidden,
             network.atoms,
@@ -80,14 +102,15 @@ class Scene:
             network.scenarios,
             network.horizon,
             network.latent,
-            slots=network.scenarios,
+            slots=self.slots,
         )
-        self.rollout = Rollout(device, gaussian_tape(BARS), self.x, shape)
-        self.skills = variants(self.policy, self.x[:256])
+        variant = collection_variant(device, shape, precision)
+        self.rollout = Rollout(device, gaussian_tape(bars), self.x, shape, variant)
+        self.skills = variants(self.policy, self.x[:256], self.slots)
 
     def launch(self, n: int, steps: int, skills: PolicySkills | None, **asked: bool) -> Launch:
         """Enqueue n greedy episodes from random bars."""
-        start = np.random.default_rng(n).integers(0, BARS - steps, (1, n))
+        start = np.random.default_rng(n).integers(0, len(self.x) - steps, (1, n))
         return self.rollout.launch(
             [self.policy], start, steps, KEYS, stage_round=0, skills=[skills], **asked
         )
@@ -104,7 +127,9 @@ class Scene:
             x, portfolio = self.x[seen.start + t], np.ascontiguousarray(seen.portfolio[t])
             q = forward(self.policy, x, portfolio, task=skills.task, step=skills.step)
             gap = np.abs(q - seen.values[t]).max(axis=1) / np.abs(q).max()
-            if np.mean(gap > TOLERANCE) > 0.02:  # a cosine at the threshold may go either way
+            if (
+                np.mean(gap > TOLERANCE[self.precision]) > 0.02
+            ):  # a cosine at the threshold may go either way
                 raise AssertionError(f"{self.rollout.device.name}: other values; not timed")
 
     def rows(self, name: str, n: int, quick: bool) -> list[Row]:
@@ -128,18 +153,19 @@ class Scene:
         for variant, skills in self.skills.items():
             over = 100 * (min(cost[variant]) / min(cost["none"]) - 1)
             hits = (self.launch(n, steps, skills, slots=True).read().slots >= 0).mean((0, 1))
-            detail = f"{steps} steps, {n * steps / BARS:,.1f} a bar"
+            detail = f"{steps} steps, {n * steps / len(self.x):,.1f} a bar"
             if skills is not None:
                 detail = f"{over:+.1f} % (goal < {GOAL} %), hits {hits[0]:.0%} task, "
-                detail += f"{hits[1]:.0%} step; {s} skills a bank"
+                detail += f"{hits[1]:.0%} step; {self.slots} skills a bank"
             rate = n * steps / median(seconds[variant])
             banks = {"none": "no bank", "both": "both banks"}.get(variant, f"{variant} bank")
-            what = f"scenario rollout S {s} H {h} L {size} ({name}), {banks}, {n:,} envs"
+            what = f"scenario rollout S {s} H {h} L {size} ({name}), {self.precision}, {banks}, "
+            what += f"{n:,} envs" + (f" on {len(self.x):,} bars" if len(self.x) > BARS else "")
             rows.append(Row(what, rate, "steps/s", detail))
         return rows
 
 
-def variants(policy: ScenarioWeights, x: Array) -> dict[str, PolicySkills | None]:
+def variants(policy: ScenarioWeights, x: Array, slots: int) -> dict[str, PolicySkills | None]:
     """Return none, task, step and both, with keys from contexts of states x and random accounts."""
     portfolio = np.random.default_rng(1).normal(0, 1, (len(x), N_PORTFOLIO)).astype(np.float32)
     contexts = {
@@ -148,7 +174,7 @@ def variants(policy: ScenarioWeights, x: Array) -> dict[str, PolicySkills | None
     }
     banks = {
         name: snapshot_of(
-            rows, policy.scenarios, rows.shape[1], 2, THRESHOLD[name], strength=0.1, eligible=1.0
+            rows, slots, rows.shape[1], 2, THRESHOLD[name], strength=0.1, eligible=1.0
         )
         for name, rows in contexts.items()
     }

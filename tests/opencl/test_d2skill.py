@@ -24,7 +24,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void test_stage(
     __global long *uses, __global float *keys, __global float *directions,
     __global float *corrections, __global BankCell *cells, __global float *cell_keys,
     __global float *cell_sum, __global long *counters, __global float *x, __global float *g,
-    __global float *unit, __local float *part, __local float *sum, __local Plan *plan,
+    __global float *unit, __local float4 *part, __local float *sum, __local Plan *plan,
     __global const float *near, const int stage, const int row, const int blend, const float size,
     __global int *out)
 {

@@ -6,6 +6,7 @@ import pytest
 from backtest.market.fill import at_close, order_fill, position_change, target_position
 from backtest.market.layout import BAR, Fill, Formula, Order
 from backtest.market.rough import rough_bars, rough_params
+from opencl.market import MarketRules
 from tests.opencl.wrapping import evaluate
 from tests.scenes import bars, params
 
@@ -35,11 +36,10 @@ __kernel void test_position_change(const MarketParams p, __global const float *p
     out[i] = position_change(&p, position[i], target[i], urgency[i]);
 }
 
-__kernel void test_at_close(const MarketParams p, __global const int *order,
-                            __global int *out)
+__kernel void test_at_close(__global const int *order, __global int *out)
 {
     const int i = get_global_id(0);
-    out[i] = at_close(&p, order[i]);
+    out[i] = at_close(order[i]);
 }
 
 __kernel void test_order_fill(const MarketParams p, __global const Bar *bar,
@@ -57,7 +57,8 @@ __kernel void test_order_fill(const MarketParams p, __global const Bar *bar,
 
 @pytest.fixture
 def program(device_program):
-    return device_program(["fill.cl"], WRAPPERS)
+    """The program of a market's parameters."""
+    return lambda p: device_program(["fill.cl"], WRAPPERS, MarketRules.of(p).defines())
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def positions(rng, n=N):
 def test_one_of_is_the_element(program):
     p = params(magnitude=(0.1, 0.2, 0.3), urgency=(0.4, 0.5, 0.6), offset=(0.7, 0.8, 0.9))
     index = np.arange(3, dtype=np.int32)
-    (seen,) = evaluate(program, "test_one_of", 3, p, index, out=[np.empty((3, 3), np.float32)])
+    (seen,) = evaluate(program(p), "test_one_of", 3, p, index, out=[np.empty((3, 3), np.float32)])
     np.testing.assert_array_equal(seen, np.stack([p["magnitude"], p["urgency"], p["offset"]], 1))
 
 
@@ -91,7 +92,7 @@ def test_target_position(program, rng):
     p = rough_params(Formula.CALIBRATED, Fill.CLOSE)
     action = np.stack([rng.integers(0, k, N) for k in (4, 3, 3, 3)], 1).astype(np.int32)
     position = positions(rng)
-    (seen,) = evaluate(program, "test_target_position", N, p, position, action, out=[floats()])
+    (seen,) = evaluate(program(p), "test_target_position", N, p, position, action, out=[floats()])
     np.testing.assert_array_equal(seen, target_position(p, position, action))
     assert set(np.sign(seen)) == {-1, 0, 1}
 
@@ -103,7 +104,7 @@ def test_position_change(program, rng, lot_size):
     target[: N // 2] = rng.choice(np.array([-3, -2, -1, 0, 1, 2, 3], np.float32), N // 2)
     urgency = rng.choice(p["urgency"], N)
     (seen,) = evaluate(
-        program, "test_position_change", N, p, position, target, urgency, out=[floats()]
+        program(p), "test_position_change", N, p, position, target, urgency, out=[floats()]
     )
     np.testing.assert_array_equal(seen, position_change(p, position, target, urgency))
     assert (seen == -position).sum() > N // 10  # the dust rule closes some
@@ -113,7 +114,7 @@ def test_position_change(program, rng, lot_size):
 def test_at_close(program, fill):
     p = params(fill=fill)
     order = np.array(list(Order), np.int32)
-    (seen,) = evaluate(program, "test_at_close", 3, p, order, out=[np.empty(3, np.int32)])
+    (seen,) = evaluate(program(p), "test_at_close", 3, order, out=[np.empty(3, np.int32)])
     np.testing.assert_array_equal(seen, at_close(p, order))
     assert seen.tolist() == [int(fill == Fill.CLOSE), 0, 0]
 
@@ -125,7 +126,7 @@ def test_order_fill(program, rng, fill):
     order = rng.integers(0, 3, N).astype(np.int32)
     delta = rng.choice(np.array([-2, -1 / 3, -0.0, 0, 1 / 3, 2], np.float32), N)
     given = table[:-1], table[1:], table["close"][:-1], delta, order
-    filled, price = evaluate(program, "test_order_fill", N, p, *given, out=[floats(), floats()])
+    filled, price = evaluate(program(p), "test_order_fill", N, p, *given, out=[floats(), floats()])
     wanted = order_fill(p, *given)
     np.testing.assert_array_equal(filled, wanted[0])
     np.testing.assert_array_equal(price, wanted[1])
@@ -142,7 +143,7 @@ def test_order_fill_at_a_touched_limit(program):
     delta = np.array([1, 1, -1, -1], np.float32)
     order = np.full(4, Order.LIMIT, np.int32)
     filled, price = evaluate(
-        program, "test_order_fill", 4, p, bar, nxt, bar["close"], delta, order,
+        program(p), "test_order_fill", 4, p, bar, nxt, bar["close"], delta, order,
         out=[floats(4), floats(4)],
     )  # fmt: skip
     assert filled.tolist() == [0, 1, 0, -1]

@@ -9,7 +9,7 @@ from backtest.market.layout import BAR, STATE, STEP, End, Fill, Formula, Order
 from backtest.market.rough import rough_actions, rough_bars, rough_params, rough_tape
 from backtest.market.step import advance, book, reset, step
 from backtest.market.walk import walk_actions
-from opencl.simulate import MARKET_FILES
+from opencl.market import MARKET_FILES, MarketRules
 from tests.opencl.wrapping import assert_same_records, evaluate
 from tests.scenes import FULL, THIRD, action, bars, params
 
@@ -57,12 +57,6 @@ __kernel void test_book(const MarketParams p, __global const EpisodeState *s,
     flags[n + i] = l.flipped;
 }
 
-__kernel void test_sign_of(__global const float *x, __global float *out)
-{
-    const int i = get_global_id(0);
-    out[i] = sign_of(x[i]);
-}
-
 __kernel void test_bar_at(__global const Bar *bars, __global Bar *out)
 {
     const int i = get_global_id(0);
@@ -82,7 +76,8 @@ by_market = pytest.mark.parametrize("formula, fill, lot_size", MARKETS)
 
 @pytest.fixture
 def program(device_program):
-    return device_program(MARKET_FILES, WRAPPERS)
+    """The program of a market's parameters."""
+    return lambda p: device_program(MARKET_FILES, WRAPPERS, MarketRules.of(p).defines())
 
 
 def run_step(program, p, s, action, bar, nxt, t, last, aux):
@@ -90,7 +85,7 @@ def run_step(program, p, s, action, bar, nxt, t, last, aux):
     n = len(s)
     given = s, action.astype(np.int32), bar, nxt, t.astype(np.int32), last.astype(np.int32)
     return evaluate(
-        program, "test_step", n, p, *given, aux.astype(np.float32),
+        program(p), "test_step", n, p, *given, aux.astype(np.float32),
         out=[np.empty(n, STATE.dtype), np.empty(n, STEP.dtype)],
     )  # fmt: skip
 
@@ -236,7 +231,7 @@ def test_advance_towards_targets(program, fill):
     t, last = np.full(n, 70, np.int32), np.zeros(n, np.int32)
     given = target, urgency, order, table[:-1], table[1:], t
     new, result = evaluate(
-        program, "test_advance", n, p, s, *given, last, aux[:-1],
+        program(p), "test_advance", n, p, s, *given, last, aux[:-1],
         out=[np.empty(n, STATE.dtype), np.empty(n, STEP.dtype)],
     )  # fmt: skip
     wanted, expected = advance(p, s, *given, last != 0, aux[:-1])
@@ -256,7 +251,7 @@ def test_book(program):
     aux = rng.uniform(-1, 1, n).astype(np.float32)
     x = np.stack([q1, d, price, entry, *costs, aux])
     out, flags = evaluate(
-        program, "test_book", n, p, s, x, np.int32(n),
+        program(p), "test_book", n, p, s, x, np.int32(n),
         out=[np.empty((5, n), np.float32), np.empty((2, n), np.int32)],
     )  # fmt: skip
     ledger = book(s, p, *x)
@@ -268,22 +263,16 @@ def test_book(program):
     assert ledger.flipped.any() and ledger.closed.any()
 
 
-def test_sign_of(program):
-    x = np.array([-2, -1e-40, -0.0, 0, 1e-40, 5], np.float32)
-    (seen,) = evaluate(program, "test_sign_of", 6, x, out=[np.empty(6, np.float32)])
-    assert seen.tolist() == np.sign(x).tolist() == [-1, -1, 0, 0, 1, 1]
-
-
 def test_bar_at_reads_every_field(program):
     table, _ = rough_bars(100, seed=8)
-    (seen,) = evaluate(program, "test_bar_at", 100, table, out=[np.empty(100, BAR.dtype)])
+    (seen,) = evaluate(program(params()), "test_bar_at", 100, table, out=[np.empty(100, BAR.dtype)])
     assert seen.tobytes() == table.tobytes()  # the flags too, which a float cannot hold
 
 
 def test_reset_and_dead_step(program):
     p = rough_params(Formula.COMPOSITE, Fill.CLOSE)
     state, result = evaluate(
-        program, "test_fresh", 1, p, out=[np.empty(1, STATE.dtype), np.empty(1, STEP.dtype)]
+        program(p), "test_fresh", 1, p, out=[np.empty(1, STATE.dtype), np.empty(1, STEP.dtype)]
     )
     assert_same_records(reset(p, 1), state)
     dead = np.zeros(1, STEP.dtype)

@@ -8,7 +8,7 @@ from backtest.market.portfolio import portfolio_state
 from backtest.market.reward import DSR_WARMUP
 from backtest.market.rough import rough_bars, rough_params
 from backtest.market.step import reset
-from opencl.simulate import MARKET_FILES
+from opencl.market import MARKET_FILES, MarketRules
 from tests.opencl.test_market import random_states
 from tests.opencl.wrapping import evaluate
 
@@ -30,7 +30,7 @@ COUNTERS = (2, 3)  # log1p of hold_time and flat_counter
 
 
 def run(device_program, p, s, bar, t):
-    program = device_program((*MARKET_FILES, "portfolio.cl"), WRAPPER)
+    program = device_program((*MARKET_FILES, "portfolio.cl"), WRAPPER, MarketRules.of(p).defines())
     out = np.empty((len(s), N_PORTFOLIO), np.float32)
     return evaluate(program, "test_portfolio_state", len(s), p, s, bar, t, out=[out])[0]
 

@@ -6,6 +6,7 @@ import pytest
 from backtest.market import reward
 from backtest.market.layout import COMPONENTS, STEP, Fill, Formula
 from backtest.market.rough import rough_params
+from opencl.market import MarketRules
 from tests.opencl.wrapping import evaluate
 
 N = 20_000
@@ -21,7 +22,7 @@ __kernel void test_reward_scale(const MarketParams p, __global const float *sigm
 {
     const int i = get_global_id(0);
     out[i] = reward_scale(&p, sigma[i]);
-    which[i] = calibrated(&p);
+    which[i] = CALIBRATED;
 }
 
 __kernel void test_differential_sharpe(const MarketParams p, __global const float *x,
@@ -29,7 +30,7 @@ __kernel void test_differential_sharpe(const MarketParams p, __global const floa
 {
     const int i = get_global_id(0);
     out[i] = differential_sharpe(&p, x[i], x[n + i], x[2 * n + i], x[3 * n + i], x[4 * n + i],
-                                 x[5 * n + i], x[6 * n + i], t[i]);
+                                 x[5 * n + i], t[i]);
 }
 
 __kernel void test_pnl_score(const MarketParams p, __global const float *x, const int n,
@@ -50,7 +51,7 @@ __kernel void test_trade(const MarketParams p, __global const int *closed,
                          __global const float *x, const int n, __global float *outcome,
                          __global float *loss, __global float *bonus)
 {
-    const int i = get_global_id(0); // x (4, n): aux, side, result, scale
+    const int i = get_global_id(0); // x (4, n): aux, position, result, unit
     outcome[i] = trade_outcome(&p, x[2 * n + i], x[3 * n + i]);
     loss[i] = loss_penalty(&p, closed[i] != 0, outcome[i]);
     bonus[i] = trade_bonus(&p, closed[i] != 0, x[i], x[n + i], outcome[i]);
@@ -76,8 +77,8 @@ __kernel void test_weighted_sum(const MarketParams p, __global const StepResult 
 
 
 @pytest.fixture
-def program(device_program):
-    return device_program(["fill.cl", "reward.cl"], WRAPPERS)
+def program(device_program, p):
+    return device_program(["fill.cl", "reward.cl"], WRAPPERS, MarketRules.of(p).defines())
 
 
 @pytest.fixture
@@ -102,6 +103,10 @@ def scales(rng):
     return rng.uniform(0.01, 8, N)
 
 
+def units(rng):
+    return 1 / scales(rng)
+
+
 def test_clip(program, rng):
     x = rng.uniform(-5, 5, N).astype(np.float32)
     x[:4] = [-2, 3, -0.0, 2.9999998]
@@ -124,7 +129,9 @@ def test_differential_sharpe(program, rng, p):
     A = rng.normal(0, 10.0 ** rng.integers(-6, 0, N))
     B = A**2 * rng.choice([0.0, 0.5, 1.0, 1.0000001, 2.0, 100.0], N)
     R = rng.normal(0, 10.0 ** rng.integers(-6, 0, N))
-    x = columns(A, B, R - A, R**2 - B, rng.uniform(1, 1e5, N), scales(rng), rng.uniform(0, 1, N))
+    x = columns(
+        A, B, R - A, R**2 - B, 0.1 * scales(rng) / rng.uniform(1, 1e5, N), rng.uniform(0, 1, N)
+    )
     t = rng.integers(0, 100, N).astype(np.int32)
     t[:2] = reward.DSR_WARMUP - 1, reward.DSR_WARMUP
     (seen,) = evaluate(program, "test_differential_sharpe", N, p, x, t, np.int32(N), out=[floats()])
@@ -134,7 +141,7 @@ def test_differential_sharpe(program, rng, p):
 def test_pnl_score(program, rng, p):
     x = columns(
         rng.normal(0, 5, N), rng.exponential(0.1, N), rng.normal(0, 1, N),
-        rng.exponential(1, N) * (rng.random(N) > 0.1), scales(rng),
+        rng.exponential(1, N) * (rng.random(N) > 0.1), units(rng),
     )  # fmt: skip
     (seen,) = evaluate(program, "test_pnl_score", N, p, x, np.int32(N), out=[floats()])
     np.testing.assert_array_equal(seen, reward.pnl_score(p, *x))
@@ -144,7 +151,7 @@ def test_drawdown_penalty(program, rng, p):
     peak = np.where(rng.random(N) < 0.05, 0, rng.uniform(-1, 50, N))
     x = columns(
         peak, peak - rng.exponential(2, N) * (rng.random(N) > 0.2),
-        rng.exponential(1, N) * (rng.random(N) > 0.3), rng.exponential(1, N), scales(rng),
+        rng.exponential(1, N) * (rng.random(N) > 0.3), rng.exponential(1, N), units(rng),
     )  # fmt: skip
     (seen,) = evaluate(program, "test_drawdown_penalty", N, p, x, np.int32(N), out=[floats()])
     np.testing.assert_array_equal(seen, reward.drawdown_penalty(p, *x))
@@ -154,16 +161,16 @@ def test_trade_outcome_loss_penalty_and_trade_bonus(program, rng, p):
     closed = rng.integers(0, 2, N).astype(np.int32)
     x = columns(
         rng.uniform(-1, 1, N), rng.integers(-1, 2, N),
-        rng.normal(0, 4, N) * (rng.random(N) > 0.1), scales(rng),
+        rng.normal(0, 4, N) * (rng.random(N) > 0.1), units(rng),
     )  # fmt: skip
     seen, loss, bonus = evaluate(
         program, "test_trade", N, p, closed, x, np.int32(N), out=[floats() for _ in range(3)]
     )
-    aux, side, result, scale = x
-    shut, outcome = closed != 0, reward.trade_outcome(p, result, scale)
+    aux, position, result, unit = x
+    shut, outcome = closed != 0, reward.trade_outcome(p, result, unit)
     np.testing.assert_array_equal(seen, outcome)
     np.testing.assert_array_equal(loss, reward.loss_penalty(p, shut, outcome))
-    np.testing.assert_array_equal(bonus, reward.trade_bonus(p, shut, aux, side, outcome))
+    np.testing.assert_array_equal(bonus, reward.trade_bonus(p, shut, aux, position, outcome))
     assert (loss > 0).any() and (bonus > 0).any()
 
 

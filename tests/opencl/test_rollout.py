@@ -1,7 +1,7 @@
 """All rollout kernels against NumPy: network, choice, market, and what must not matter.
 
-`rollout_lanes` is the CPU's kernel, `rollout_group` the GPU's; every device runs both, and the latter
-with layers for tensor cores where there are any.
+`rollout_lanes` is the CPU's kernel, `rollout_group` the GPU's; every device runs both, and the
+latter with layers for tensor cores where there are any.
 """
 
 import numpy as np
@@ -26,6 +26,7 @@ from backtest.market.portfolio import portfolio_state
 from backtest.market.rough import rough_bars, rough_params, rough_tape
 from backtest.market.tape import Tape
 from backtest.market.walk import walk_actions
+from opencl.market import MarketRules
 from opencl.rollout import Rollout, RolloutProgram, Shape, rollout_program
 from opencl.tensor_probe import has_tensor_cores
 from tests.opencl.wrapping import assert_same_records
@@ -33,8 +34,8 @@ from tests.opencl.wrapping import assert_same_records
 START, BARS, STEPS, E = 100, 300, 40, 37  # 37: more than one tile of either kernel, none whole
 HIDDEN, ATOMS = (24, 30), 11  # 30: not a multiple of 4
 Q_TOLERANCE, AGREEMENT = 1e-5, 0.995
-# bf16 keeps eight bits, so each weight and activation is off by up to 2^-9 of itself. Of the largest
-# value, measured on an H200: 0.0115 at most and 0.001 in the mean (128-128, 51 atoms).
+# bf16 keeps eight bits, so each weight and activation is off by up to 2^-9 of itself. Of the
+# largest value, measured on an H200: 0.0115 at most and 0.001 in the mean (128-128, 51 atoms).
 BF16_TOLERANCE = 0.03
 ALL = tuple(BRANCHES)
 KEYS = np.stack([rng.key(seed, "X", "2001") for seed in range(2)])
@@ -290,8 +291,11 @@ def test_shapes_that_divide_nothing(device, variant, hidden, atoms):
 
 
 def test_a_network_too_large_for_local_memory_is_refused(device):
+    tape, _ = scene()
     with pytest.raises(DeviceError, match=r"network\.hidden"):
-        RolloutProgram(device, Shape((2**24, 2**24), ATOMS, ALL), "group")
+        RolloutProgram(
+            device, Shape((2**24, 2**24), ATOMS, ALL), MarketRules.of(tape.params), "group"
+        )
 
 
 def test_a_smaller_tile_gives_the_same_bits(device, monkeypatch):
@@ -300,6 +304,6 @@ def test_a_smaller_tile_gives_the_same_bits(device, monkeypatch):
     monkeypatch.setattr("opencl.rollout.sizes.TILE", 8)
     tape, x = scene()
     run = Rollout(device, tape, x, Shape(HIDDEN, ATOMS, ALL), "group")
-    run.made = RolloutProgram(device, run.made.shape, "group")
+    run.made = RolloutProgram(device, run.made.shape, MarketRules.of(tape.params), "group")
     assert run.made.sizes.tile == 8
     same(whole, run.run(policies(), starts(), STEPS, KEYS, **settings))

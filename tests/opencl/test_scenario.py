@@ -77,51 +77,36 @@ __kernel void test_attend(__global const float *query, __global const float *tok
 """
 GROUP = """
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void test_attend(
-    __global const float *query, __global const float *tokens, __global const float *weight,
-    __global float *out, __global float *shares)
+    __global const float *query, __global const float *table, __global const float *portfolio,
+    __global const float *shift, __global float *context, __global float *seen,
+    __global float *shares)
 {
+    __local float f[N_PORTFOLIO * ROW], out[WIDTH * ROW];
+    Policy p;
+    p.query = query;
     const int e = get_global_id(0);
-    __local float seen[LATENT * ROW];
-    float q[LATENT], score[HORIZON];
-    for (int l = 0; l < LATENT; l++) {
-        q[l] = query[l * 16 + e];
+    __global const float *row = table + e * BAR_ROW;
+    __global const float *mine = e % 2 == 0 ? shift : 0;
+    for (int k = 0; k < N_PORTFOLIO; k++) {
+        f[k * ROW + 1] = portfolio[e * N_PORTFOLIO + k];
     }
+    for (int i = 0; i < TASK_DIM; i++) {
+        const float more = mine != 0 ? mine[i] : 0.0f;
+        context[e * TASK_DIM + i] = query_element(&p, row, f + 1, i) + more;
+    }
+    for (int s = 0; s < SCENARIOS; s++) {
+        attend(&p, row, f + 1, mine, s, out + 1);
+        for (int i = 0; i < WIDTH; i++) {
+            seen[(e * SCENARIOS + s) * WIDTH + i] = out[i * ROW + 1];
+        }
+    }
+    float score[HORIZON];
     for (int h = 0; h < HORIZON; h++) {
-        score[h] = tokens[(e * HORIZON + h) * LATENT];
-    }
-    attend(q, tokens + e * HORIZON * LATENT, weight[e], seen + 1);
-    for (int l = 0; l < LATENT; l++) {
-        out[l * 16 + e] = seen[l * ROW + 1];
+        score[h] = row[h * LATENT];
     }
     const float den = share(score);
     for (int h = 0; h < HORIZON; h++) {
-        shares[h * 16 + e] = score[h] / den;
-    }
-}
-
-__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void test_queries(
-    __global const float *query, __global const float *table, __global const float *portfolio,
-    __global float *context, __global float *sums)
-{
-    __local float f[N_PORTFOLIO * ROW] __attribute__((aligned(16)));
-    __local float row[ROW] __attribute__((aligned(16)));
-    Policy p;
-    p.query = query;
-    const int i = get_global_id(0);
-    for (int k = 0; k < N_PORTFOLIO; k++) {
-        for (int e = 0; e < TILE; e++) {
-            f[k * ROW + e] = portfolio[i * N_PORTFOLIO + k] + e;
-        }
-    }
-    for (int e = 0; e < TASK_DIM; e++) {
-        context[i * TASK_DIM + e] = query_element(&p, table + i * BAR_ROW, f, e);
-    }
-    for (int e = 0; e < TILE; e++) {
-        row[e] = 0.5f;
-    }
-    add_row(row, query, f, 2, 3.0f); // two inputs, weights HIDDEN1 apart
-    for (int e = 0; e < TILE; e++) {
-        sums[i * TILE + e] = row[e];
+        shares[e * HORIZON + h] = score[h] / den;
     }
 }
 """
@@ -133,8 +118,9 @@ def sizes_of(group=False, **changed):
 
 
 def files(variant):
-    names = ("layers", "queries", "scenario")
-    return ("rollout.cl", *(f"{name}_{variant}.cl" for name in names))
+    task = ("task_group.cl",) if variant == "group" else ()
+    queries = f"layers_{variant}.cl", f"queries_{variant}.cl"
+    return ("rollout.cl", *queries, *task, f"scenario_{variant}.cl")
 
 
 @pytest.fixture
@@ -145,11 +131,6 @@ def lanes(device_program):
 @pytest.fixture
 def tile_of_8(monkeypatch):
     monkeypatch.setattr("opencl.rollout.sizes.TILE", 8)
-
-
-@pytest.fixture
-def group(device_program, tile_of_8):
-    return device_program(files("group"), GROUP, sizes_of(group=True).defines())
 
 
 def draw(seed, *shape):
@@ -181,46 +162,61 @@ def test_task_context_and_project_lanes(lanes):
     assert (len(BALANCE), len(POSITION)) == (6, 7)
 
 
+def kept(scores, k):
+    """Shares of the k best of each row; equal scores: the first."""
+    scores = scores.copy()
+    if k:
+        order = np.argsort(-scores, axis=1, kind="stable")[:, k:]
+        np.put_along_axis(scores, order, -np.inf, 1)
+    return softmax(scores)
+
+
+def scene_tokens():
+    tokens = draw(5, N, S, H, L)
+    tokens[0, 0, 2] = tokens[0, 0, 1]  # equal scores: the first is kept
+    tokens[1, 0, :, 0] = 1.0
+    return tokens
+
+
 @pytest.mark.parametrize("k", [0, 1, 3])
-@pytest.mark.parametrize("variant", ["lanes", "group"])
-def test_attention(device_program, tile_of_8, variant, k):
-    """share_lanes, attend_lanes, share, attend: with all tokens and with the k best."""
-    text = LANES if variant == "lanes" else GROUP
-    sizes = sizes_of(variant == "group", top_k=k).defines()
-    program = device_program(files(variant), text, sizes)
-    query, tokens, weight = draw(4, N, L), draw(5, N, H, L), draw(6, N)
-    tokens[0, 2] = tokens[0, 1]  # equal scores: the first is kept
-    tokens[1, :, 0] = 1.0
-    held = tokens.reshape(N, -1).T.copy() if variant == "lanes" else tokens
+def test_share_lanes_and_attend_lanes(device_program, k):
+    """With all tokens and with the k best."""
+    program = device_program(files("lanes"), LANES, sizes_of(top_k=k).defines())
+    query, tokens, weight = draw(4, N, L), scene_tokens()[:, 0], draw(6, N)
     out, shares = evaluate(
-        program, "test_attend", 1 if variant == "lanes" else N, query.T.copy(), held, weight,
-        out=[np.empty((L, N), F32), np.empty((H, N), F32)], group=1,
+        program, "test_attend", 1, query.T.copy(), tokens.reshape(N, -1).T.copy(), weight,
+        out=[np.empty((L, N), F32), np.empty((H, N), F32)],
     )  # fmt: skip
     w = Scene().weights[0]
     w = type(w)(**{**vars(w), "top_k": k})
     wide = np.concatenate([query, query, query], axis=1)  # one scenario, three equal queries
     wanted = attend(w, wide, tokens[:, None], weight[:, None])[:, :L]
     np.testing.assert_allclose(out.T, wanted, atol=2e-6)
-    scores = tokens[:, :, 0].copy()
-    if k:
-        order = np.argsort(-scores, axis=1, kind="stable")[:, k:]
-        np.put_along_axis(scores, order, -np.inf, 1)
-    np.testing.assert_allclose(shares.T, softmax(scores), atol=1e-6)
+    np.testing.assert_allclose(shares.T, kept(tokens[:, :, 0], k), atol=1e-6)
 
 
-def test_query_element_and_add_row(group):
-    """query_element (and project below it) of one episode; a row of sums that grows."""
-    scene, sizes, portfolio = Scene(), sizes_of(group=True), draw(2, N, N_PORTFOLIO)
-    w, table = scene.weights[0], np.zeros((N, sizes.bar_row), F32)
+@pytest.mark.parametrize("k, latent", [(0, L), (1, L), (3, L), (0, 8)])
+def test_queries_and_attention_of_a_group(device_program, tile_of_8, k, latent):
+    """query_element, project, query_latent, load_latent, share, attend; half shifted."""
+    network = NETWORK.model_copy(update={"top_k": k, "latent": latent})
+    scene, sizes = Scene(network), sizes_of(True, top_k=k, latent=latent)
+    program = device_program(files("group"), GROUP, sizes.defines())
+    w, tokens, weight = scene.weights[0], scene_tokens()[..., :latent].copy(), draw(6, N, S)
+    portfolio, shift = draw(2, N, N_PORTFOLIO), draw(7, 3 * S * latent)
+    table = np.zeros((N, sizes.bar_row), F32)
+    table[:, : sizes.calendar_at] = tokens.reshape(N, -1)
     calendar = scene.x[:N][:, list(CALENDAR)] @ w.Wq_calendar.T + w.bq_calendar
     table[:, sizes.calendar_at : sizes.share_at] = calendar
-    query = pack(sizes, [w])["query"][0]
-    context, sums = evaluate(
-        group, "test_queries", N, query, table, portfolio,
-        out=[np.empty((N, DIM), F32), np.empty((N, 8), F32)], group=1,
+    table[:, sizes.share_at : sizes.input_at] = weight
+    query, width = pack(sizes, [w])["query"][0], 4 * -(-latent // 4)
+    context, seen, shares = evaluate(
+        program, "test_attend", N, query, table, portfolio, shift,
+        out=[np.empty(s, F32) for s in ((N, 3 * S * latent), (N, S, 3, width), (N, H))], group=1,
     )  # fmt: skip
-    np.testing.assert_allclose(context, task_context(w, scene.x[:N], portfolio), atol=1e-5)
-    a, b = query.ravel()[[0, sizes.hidden[0]]]
-    inputs = portfolio[:, :2, None] + np.arange(8)
-    wanted = np.maximum(0.5 + a * inputs[:, 0] + b * inputs[:, 1], 3)
-    np.testing.assert_allclose(sums, wanted, rtol=1e-5)
+    wanted = task_context(w, scene.x[:N], portfolio)
+    wanted[::2] += shift
+    np.testing.assert_allclose(context, wanted, atol=1e-5)
+    wanted = attend(w, wanted, tokens, weight).reshape(N, 3, S, latent).swapaxes(1, 2)
+    np.testing.assert_allclose(seen[..., :latent], wanted, atol=1e-5)
+    assert not seen[..., latent:].any()  # the padding
+    np.testing.assert_allclose(shares, kept(tokens[:, 0, :, 0], k), atol=1e-6)

@@ -12,9 +12,18 @@ from backtest.market.layout import STATE, STEP, End, Fill, Formula
 from backtest.market.rough import rough_actions, rough_bars, rough_params, rough_tape
 from backtest.market.step import reset
 from backtest.market.tape import Tape
+from backtest.market.totals import walk_totals
 from backtest.market.walk import walk_actions, walk_targets
 from opencl.buffers import empty, upload
-from opencl.simulate import GROUP, MARKET_FILES, DeviceTape, padded, simulator
+from opencl.market import MarketRules
+from opencl.simulate import (
+    GROUP,
+    SIMULATE_FILES,
+    TARGET_TYPES,
+    DeviceTape,
+    padded,
+    simulator,
+)
 from tests.opencl.wrapping import assert_same_records, evaluate
 from tests.scenes import params
 
@@ -26,15 +35,11 @@ __kernel void test_alive(const MarketParams p, __global const EpisodeState *s,
                          __global EpisodeState *new, __global StepResult *result,
                          __global int *after)
 {
-    const int i = get_global_id(0); // even rows: step_alive, odd rows: advance_alive
+    const int i = get_global_id(0);
     EpisodeState mine = s[i];
     bool alive = living[i] != 0;
     const Bar now = bars[i], nxt = bars[i + 1];
-    if (i % 2 == 0) {
-        result[i] = step_alive(&p, &mine, &alive, (int4)(2, 2, 0, 2), now, nxt, 3, false, 0.5f);
-    } else {
-        result[i] = advance_alive(&p, &mine, &alive, 1.0f, 1.0f, 0, now, nxt, 3, false, 0.5f);
-    }
+    result[i] = step_alive(&p, &mine, &alive, (int4)(2, 2, 0, 2), now, nxt, 3, false, 0.5f);
     new[i] = mine;
     after[i] = alive;
 }
@@ -49,7 +54,8 @@ __kernel void test_random_action(__global const uint *word, __global int4 *out)
 
 @pytest.fixture
 def program(device_program):
-    return device_program((*MARKET_FILES, "simulate.cl"), WRAPPERS)
+    rules = MarketRules.of(rough_params(Formula.CALIBRATED, Fill.CLOSE))
+    return device_program(SIMULATE_FILES, WRAPPERS, rules.defines() | {"TARGET_BITS": 32})
 
 
 def scene(formula=Formula.CALIBRATED, fill=Fill.NEXT_OPEN, lot_size=0.0, n=N, seed=1):
@@ -77,6 +83,7 @@ def test_action_sim_kernel(device, formula, fill, lot_size):
 
 @pytest.mark.parametrize("formula, fill, lot_size", MARKETS)
 def test_portfolio_sim_kernel(device, formula, fill, lot_size):
+    """And portfolio_trace_kernel: trade_targets with and without every result."""
     tape, start = scene(formula, fill, lot_size)
     targets = np.random.default_rng(3).uniform(-3, 3, (STEPS, N)).astype(np.float32)
     targets[:, ::3] = np.round(targets[:, ::3])
@@ -84,7 +91,37 @@ def test_portfolio_sim_kernel(device, formula, fill, lot_size):
     equity, trace = simulator(device).targets(tape, start, targets)
     assert_same_records(walk.result, trace)
     np.testing.assert_array_equal(equity, walk.state["portfolio_val"][1:])
-    np.testing.assert_array_equal(simulator(device).equity(tape, start, targets), equity)
+    made = simulator(device).backtest(tape, start, targets, equity=True)
+    np.testing.assert_array_equal(made.equity, equity)
+    assert_same_records(walk_totals(tape, walk), made.totals)
+
+
+@pytest.mark.parametrize("kind", TARGET_TYPES)
+@pytest.mark.parametrize("held", [False, True])
+def test_backtest_takes_narrow_targets_from_host_and_device(device, kind, held):
+    tape, start = scene(n=2 * GROUP)
+    targets = np.random.default_rng(8).integers(-6, 7, (STEPS, len(start))) / 2
+    targets = np.trunc(targets).astype(kind) if kind == np.int8 else targets.astype(kind)
+    walk = walk_targets(tape, start, targets.astype(np.float32))
+    run = simulator(device)
+    given = upload(device, targets) if held else targets
+    made = run.backtest(DeviceTape(device, tape) if held else tape, start, given, timed=held)
+    assert_same_records(walk_totals(tape, walk), made.totals)
+    assert made.totals["wins"].any() and (made.totals["end"] == End.TERMINATED).any()
+    with pytest.raises(ValueError, match="not kept"):
+        _ = made.equity
+
+
+def test_backtest_refuses_what_it_cannot_take(device):
+    tape, start = scene()
+    targets = np.zeros((STEPS, N), np.float32)
+    run = simulator(device)
+    with pytest.raises(TypeError, match="float64"):
+        run.backtest(tape, start, targets.astype(np.float64))
+    with pytest.raises(ValueError, match="70 strategies, starts of 69"):
+        run.backtest(tape, start[:-1], targets)
+    with pytest.raises(ValueError, match="whole groups of 64"):
+        run.backtest(tape, start, upload(device, targets))
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, STEPS])
@@ -114,7 +151,7 @@ def test_random_action_is_uniform(program):
     assert counts.min() > 850 and counts.max() < 1150
 
 
-def test_step_alive_and_advance_alive_leave_the_dead_alone(program):
+def test_step_alive_leaves_the_dead_alone(program):
     n, p = 64, rough_params(Formula.CALIBRATED, Fill.CLOSE)
     bars, _ = rough_bars(n + 1)
     s = reset(p, n)

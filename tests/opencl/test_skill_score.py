@@ -14,7 +14,7 @@ WRAPPERS = """
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void test_lanes(__global const float *x,
                                                                         __global float *out)
 {
-    __local float shared[64];
+    __local float shared[64] __attribute__((aligned(16)));
     float lane[64];
     const int row = get_global_id(0);
     for (int i = 0; i < 64; i++) {

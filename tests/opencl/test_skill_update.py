@@ -78,7 +78,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void test_metrics(
     __global const float *rows, __global const float *x, const int dim, const int count,
     __global float *out)
 {
-    __local float part[CHUNK * PART_ROW];
+    __local float part[CHUNK * PART_ROW] __attribute__((aligned(16)));
     __local float sum[128];
     Work w;
     w.part = part;

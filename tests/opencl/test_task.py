@@ -122,10 +122,13 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void test_search(
     __global const float *query, __global const float *table, __global const float *portfolio,
     __global const float *keys, __global const float *center, __global const float4 *entries,
     __global const uchar *disagree, __global const float *shift, __global const float *guess,
-    __global int *slots, __global int *guessed, __global int *sure, __global float *context)
+    __global int *slots, __global int *guessed, __global int *sure, __global int *both,
+    __global float *context)
 {
-    __local float partial[H_SIZE], total[ROOM_ROWS * ROW], f[N_PORTFOLIO * ROW];
-    __local int place[TILE], slot[TILE], unsure;
+    __local float h[H_SIZE] __attribute__((aligned(16)));
+    __local float room[ROOM_ROWS * ROW] __attribute__((aligned(16)));
+    __local float f[N_PORTFOLIO * ROW];
+    __local int place[TILE], slot[TILE], list[TILE], unsure;
     Policy p;
     p.query = query;
     p.table = table;
@@ -143,14 +146,29 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void test_search(
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    guess_group(&p, place, f, 1, total, slot, &unsure); // step 1: one row further
+    search_task(&p, place, f, 1, slot, &unsure, h, room); // step 1: one row further
+    if (j < TILE) {
+        both[first + j] = slot[j];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __local float *total = SEARCH_IN_H ? h : room;
+    guess_group(&p, place, f, 1, total, slot, list, &unsure);
     if (j < TILE) {
         guessed[first + j] = slot[j];
-        sure[first + j] = unsure == 0;
+        sure[first + j] = 1;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (j < unsure) {
+        sure[first + list[j]] = 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (j < TILE) {
+        list[j] = TILE - 1 - j;
         slot[j] = MISS;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    search_group(&p, place, f, 1, partial, total, slot);
+    search_group(&p, place, f, 1, list, TILE, total + (SLOTS + GUESS + 1) * ROW, total, slot);
+    barrier(CLK_LOCAL_MEM_FENCE);
     if (j < TILE) {
         slots[first + j] = slot[j];
         for (int e = 0; e < TASK_DIM; e++) {
@@ -320,15 +338,16 @@ def test_search_group_and_guess_group(group, scene, slots):
     table[1:] = rows_of(scene, sizes, x).reshape(-1, TILE, sizes.bar_row)[:, ::-1].reshape(n, -1)
     arrays = (pack(sizes, [w])["query"][0], table, portfolio, *(packed[k][0] for k in BANK))
     device = group.device
-    out = [empty(device, n, I32) for _ in range(3)] + [empty(device, (n, DIM), F32)]
+    out = [empty(device, n, I32) for _ in range(4)] + [empty(device, (n, DIM), F32)]
     group.kernel("test_search")(
         device.queue, (n // TILE * sizes.items,), (sizes.items,),
         *(upload(device, np.ascontiguousarray(a)).buffer for a in arrays),
         *(held.buffer for held in out),
     )  # fmt: skip
-    slot, guessed, sure, context = (held.read() for held in out)
+    slot, guessed, sure, both, context = (held.read() for held in out)
     np.testing.assert_allclose(context, task_context(w, x, portfolio), atol=2e-4)
     wanted = retrieve_rows(snapshot, context)
     np.testing.assert_array_equal(slot, wanted)
+    np.testing.assert_array_equal(both, wanted)
     np.testing.assert_array_equal(guessed[sure != 0], wanted[sure != 0])
     assert sure.mean() > 0.8 and MISS in slot and max(slot) >= 0

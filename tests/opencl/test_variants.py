@@ -17,7 +17,8 @@ from backtest.store import fold_result
 from backtest.summary import summarize
 from opencl.fold_result import evaluate_fold
 from opencl.out_of_sample import OutOfSample
-from opencl.variants import load_variants, play, seed_summaries
+from opencl.plays import Entry, play
+from opencl.variants import load_variants, seed_summaries
 from tests.skills import ALPHAS, KEY, NAME, PICKS, SLOTS, TAKEN
 
 VARIANTS = ("none", "task", "step", "both", "finetune")
@@ -138,7 +139,7 @@ class TestPlay:
         assert [variant.skills is None for variant in variants] == [True, False, False, False, True]
         window = OutOfSample.open(skilled, NAME, fold, variants[0].policy)
         before = {path: path.read_bytes() for path in summary_path(skilled).parent.iterdir()}
-        runs, alone = play(window, variants), play(window, variants[:1])
+        ((runs,), (alone,)) = (play([Entry(window, own)]) for own in (variants, variants[:1]))
         assert runs[0].episode.trace.tobytes() == alone[0].episode.trace.tobytes()
         assert runs[0].slots is None
         assert before == {path: path.read_bytes() for path in before}
@@ -158,7 +159,9 @@ class TestPlay:
         skills = skilled.config.skills.model_copy(update={"online": True})
         online = replace(frozen, config=skilled.config.model_copy(update={"skills": skills}))
         held = variants[1].banks["step"].content_hash()
-        (none, step), (base, still) = play(online, variants), play(frozen, variants)
+        ((none, step),), ((base, still),) = (
+            play([Entry(window, variants)]) for window in (online, frozen)
+        )
         assert none.action.tobytes() == base.action.tobytes()  # no bank, nothing to calibrate
         assert step.action[0].tolist() == still.action[0].tolist()  # act first, learn later
         assert step.slots.shape == still.slots.shape

@@ -4,6 +4,7 @@ import json
 import tomllib
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -189,6 +190,36 @@ def test_simulate_trades_targets_over_ingested_bars(example_lake, tmp_path):
     assert hold["final_equity"] == pytest.approx(expected)
     assert hold["metrics"]["n_open"] == 1
     assert flat["metrics"]["sharpe"] is None
+
+
+def test_simulate_scores_thousands_of_strategies(example_lake, tmp_path):
+    targets, out, figures = (tmp_path / name for name in ("t.parquet", "s.parquet", "f.json"))
+    bars, count = np.arange(700, 1000), 2000
+    sides = np.random.default_rng(0).integers(-1, 2, (len(bars), count)).astype(np.int8)
+    sides[:, 0] = 1
+    names = [f"s{i}" for i in range(count)]
+    pq.write_table(pa.table({"bar": bars, **dict(zip(names, sides.T, strict=True))}), targets)
+    given = ("simulate", targets, "--lake", example_lake, "--set", "evaluation.bootstrap=50")
+    done = invoke(*given, "--out", out, "--json", figures)
+    assert done.exit_code == 0, done.output
+    assert "the 20 best of 2,000 strategies" in done.stdout and "figures written to" in done.stdout
+    table = pq.read_table(out)
+    assert table["strategy"].to_pylist() == names
+    sharpe = table["sharpe"].to_numpy()
+    best = names[int(np.nanargmax(sharpe))]
+    second = names[np.argsort(-sharpe)[1]]
+    assert done.stdout.index(f"\n{best} ") < done.stdout.index(f"\n{second} ")
+    written = json.loads(figures.read_text())["strategies"]
+    assert [row["name"] for row in written] == names
+    # the account of one of them, in float64
+    done = invoke(*given, "--strategy", "s0", "--strategy", best, "--json", figures)
+    assert done.exit_code == 0, done.output
+    first, other = json.loads(figures.read_text())["strategies"]
+    assert (first["name"], other["name"]) == ("s0", best)
+    assert other["metrics"]["sharpe"] == pytest.approx(np.nanmax(sharpe), rel=1e-3)
+    assert first["final_equity"] == pytest.approx(written[0]["final_equity"], rel=1e-6)
+    done = invoke(*given, "--strategy", "s2000")
+    assert done.exit_code == 2 and "holds no strategy s2000" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opencl.devices import all_devices
+from opencl.exchange import way_to_torch
 from opencl.verify import Row, Verification
 from pipelines import cli
 from pipelines.commands import devices
@@ -33,6 +34,16 @@ def test_devices_lists_them_and_says_which_one_auto_takes(tmp_path):
     assert [device["name"] for device in found] == [device.name for device in all_devices()]
     assert done.stdout.splitlines()[2].startswith("auto")
     assert found[0]["name"] in done.stdout.splitlines()[2]
+    way = found[0]["exchange"]
+    assert way == way_to_torch(all_devices()[0])
+    assert "to torch" in done.stdout
+
+
+def test_devices_says_why_no_faster_way_to_torch_was_taken(monkeypatch):
+    slow = {"learner": "cuda:0", "way": "copies", "reason": "no pinned: the driver refuses"}
+    monkeypatch.setattr("opencl.exchange.way_to_torch", lambda device: slow)
+    name = all_devices()[0].name
+    assert f"{name}, copies: no pinned: the driver refuses" in invoke("devices").stdout
 
 
 def test_no_device_says_what_to_install(monkeypatch):
@@ -115,10 +126,20 @@ def test_bench_ends_with_one_line(checkout, tmp_path):
     assert (command[-1], folder) == ("--quick", checkout.root)
 
 
+def test_bench_hands_its_parts_and_its_folder_on(checkout, tmp_path, monkeypatch):
+    (checkout.root / "tests" / "bench" / "__main__.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert invoke("bench", "--only", "bank", "--only", "market", "--plots", "p").exit_code == 0
+    ((command, _),) = checkout.calls
+    assert command[-3:] == ["--only=bank", "--only=market", f"--plots={tmp_path / 'p'}"]
+
+
 @pytest.mark.parametrize(("ended", "code"), [(1, 1), (3, 3), (-9, 1)])
 def test_a_failed_benchmark_writes_no_figures(checkout, tmp_path, ended, code):
     (checkout.root / "tests" / "bench" / "__main__.py").touch()
     checkout.code = ended
     out = tmp_path / "rates.json"
-    assert invoke("bench", "--json", out).exit_code == code
+    done = invoke("bench", "--json", out)
+    assert done.exit_code == code
+    assert done.stdout.splitlines()[-1].startswith(f"bench: FAILED, exit code {ended}")
     assert not out.exists()

@@ -10,10 +10,12 @@ import numpy.typing as npt
 import torch
 
 from backtest.agent.actions import learned
+from backtest.agent.columns import host
 from backtest.agent.dueling import DIRECTION
-from backtest.agent.experience import Experience, n_step
+from backtest.agent.experience import Experience
 from backtest.agent.loss import mixture_target
 from backtest.agent.replay import Batch, Replay
+from backtest.agent.returns import n_step
 from backtest.agent.scenario.network import ScenarioNetwork
 from backtest.agent.skill_gradients import Objective, advantage_objective, residuals, td_objective
 from backtest.agent.weights import Floats
@@ -68,15 +70,14 @@ class Decisions:
             context=network.context,
         )
         self.replay.insert(experience, settings.n_step, settings.gamma, 0)
-        step, episode = np.nonzero(experience.alive)
+        step, episode = np.nonzero(host(experience.alive))
         # the replay lays rows out step by step
         self._row = torch.from_numpy(np.lexsort((step, episode))).to(device)
         self.step, self.episode = (a[self._row.cpu().numpy()] for a in (step, episode))
-        future = n_step(experience, RESIDUAL_STEPS, settings.gamma)
+        value, steps, bootstrap = map(host, n_step(experience, RESIDUAL_STEPS, settings.gamma))
         place = self.step, self.episode
-        self._returns = torch.from_numpy(future.value[place]).to(device)
-        ended = future.bootstrap[place] == 0
-        whole = (future.steps[place] == RESIDUAL_STEPS) | ended
+        self._returns = torch.from_numpy(value[place]).to(device)
+        whole = (steps[place] == RESIDUAL_STEPS) | (bootstrap[place] == 0)
         self.complete: npt.NDArray[np.bool_] = whole | (residual == "td")
 
     def __len__(self) -> int:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
-
 from backtest.agent import streams
 from backtest.agent.checkpoint import Policy
 from backtest.agent.plan import Plan
 from backtest.agent.protocols import Collector
 from backtest.agent.result import StoppedError
 from backtest.agent.training_state import begin
+from backtest.agent.updates import Updates
 from backtest.errors import DataError
-
-BLOCK = 8  # minibatches drawn at once
 
 
 def train_on(
@@ -50,6 +47,14 @@ def train_on(
     each = -(-settings.updates // settings.epochs)
     rounds = -(-updates // each)
     steps = 0
+
+    def check_stop() -> None:
+        if plan.stop():
+            raise StoppedError(
+                f"seed {plan.seed}: stopped while training on; run again, nothing of it is kept"
+            )
+
+    updating = Updates(learner, replay, plan.seed, plan.stream, streams.Stage.FINETUNE)
     for index in range(rounds):
         experience = collector.collect(
             learner.online.weights(learner.v_max), first_round + index, settings.epsilon_end
@@ -58,15 +63,8 @@ def train_on(
         replay.insert(experience, settings.n_step, settings.gamma, index)
         steps += experience.steps
         stop = updates * (index + 1) // rounds
-        for first in range(learner.updates, stop, BLOCK):
-            if plan.stop():
-                raise StoppedError(
-                    f"seed {plan.seed}: stopped while training on; run again, nothing of it is kept"
-                )
-            rng = streams.generator(plan.seed, plan.stream, streams.Stage.FINETUNE, first)
-            block = replay.sample(min(BLOCK, stop - first), settings.batch, 1.0, rng)
-            done = [learner.update(block.minibatch(k)) for k in range(len(block.row))]
-            replay.set_priority(block.row, torch.stack([update.error for update in done]))
+        for _ in updating.take(learner.updates, stop, lambda _: 1.0, check_stop):
+            pass  # what the figures would tell shows in the parameters as well
         if not learner.finite:
             raise DataError(
                 f"seed {plan.seed}: training on diverged after {learner.updates} updates; lower "

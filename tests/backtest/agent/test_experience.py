@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backtest.agent.experience import Experience, n_step
+from backtest.agent.experience import Experience
+from backtest.agent.returns import n_step
 from backtest.errors import DataError
 from backtest.market.layout import BRANCHES, COMPONENTS, End
 

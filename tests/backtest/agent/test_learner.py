@@ -31,7 +31,6 @@ def batch(rows=48, seed=3) -> Batch:
         bootstrap=torch.from_numpy(np.where(ended, 0, 0.512).astype(np.float32)),
         next_state=normal(rows, 128),
         weight=torch.from_numpy(rng.random(rows).astype(np.float32)),
-        row=torch.arange(rows),
     )
 
 

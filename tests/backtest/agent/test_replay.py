@@ -23,8 +23,8 @@ def long_experience(steps=100, episodes=4, seed=0):
     return experience(ends, rewards, start=[900 + 500 * e for e in range(episodes)])
 
 
-def rng(seed=0):
-    return np.random.default_rng(seed)
+def uniform(minibatches, batch, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).random((minibatches, batch)))
 
 
 def test_rows_hold_both_states_of_their_return():
@@ -51,17 +51,18 @@ def test_rows_hold_both_states_of_their_return():
 def test_a_batch_gathers_observations_by_bar():
     buffer = replay()
     buffer.insert(experience(ENDS, REWARDS), 3, 0.5, 0)
-    batch = buffer.sample(2, 16, 1.0, rng())
-    assert batch.state.shape == batch.next_state.shape == (2, 16, 128)
+    row, weight = (part[1] for part in buffer.sample(uniform(2, 16), 1.0))
+    batch = buffer.batch(row, weight)
+    assert batch.state.shape == batch.next_state.shape == (16, 128)
     assert batch.action.dtype == torch.int64
     slots, rest = list(PORTFOLIO_SLOTS), list(BAR_SLOTS)
     for state, prefix in ((batch.state, ""), (batch.next_state, "next_")):
-        bar = buffer.columns[f"{prefix}bar"][batch.row]
-        assert (state[..., rest] == bar[..., None]).all()
-        assert torch.equal(state[..., slots], buffer.columns[f"{prefix}portfolio"][batch.row])
-    one = batch.minibatch(1)
-    assert torch.equal(one.returns, batch.returns[1])
-    assert one.state.shape == (16, 128)
+        bar = buffer.columns[f"{prefix}bar"][row]
+        assert (state[:, rest] == bar[:, None]).all()
+        assert torch.equal(state[:, slots], buffer.columns[f"{prefix}portfolio"][row])
+    assert torch.equal(batch.returns, buffer.columns["returns"][row])
+    assert torch.equal(batch.weight, weight)
+    assert torch.equal(buffer.take(row).action, batch.action)
 
 
 def test_the_ring_keeps_the_newest_rows():
@@ -95,7 +96,7 @@ def test_draws_follow_priority_to_the_alpha_and_weights_correct_them():
     buffer.insert(experience(ENDS, REWARDS), 1, 0.5, 0)
     error = torch.tensor([0.0, 2.0, 8.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 18.0])
     buffer.set_priority(torch.arange(11), error)
-    batch = buffer.sample(200, 110, 0.4, rng())
+    batch = buffer.sample(uniform(200, 110), 0.4)
     share = np.bincount(batch.row.view(-1).numpy(), minlength=11) / batch.row.numel()
     chance = np.sqrt(error.numpy() / 2 + 1e-6)
     chance /= chance.sum()
@@ -113,7 +114,7 @@ def test_draws_follow_priority_to_the_alpha_and_weights_correct_them():
 def test_draws_are_stratified():
     buffer = replay(capacity=128)
     buffer.insert(long_experience(32, 4), 1, 0.5, 0)
-    row = buffer.sample(1, 128, 1.0, rng()).row[0]
+    row = buffer.sample(uniform(1, 128), 1.0).row[0]
     # equal priorities and as many strata as rows: each row once
     assert sorted(row.tolist()) == list(range(128))
 
@@ -123,7 +124,7 @@ def test_errors_of_zero_can_still_be_drawn():
     buffer.insert(experience(ENDS, REWARDS), 1, 0.5, 0)
     buffer.set_priority(torch.arange(11), torch.zeros(11))
     assert (buffer.columns["priority"][:11] > 0).all()
-    batch = buffer.sample(1, 500, 1.0, rng())
+    batch = buffer.sample(uniform(1, 500), 1.0)
     assert set(batch.row.view(-1).tolist()) == set(range(11))
     assert torch.allclose(batch.weight, torch.ones(1, 500))
 
@@ -151,7 +152,7 @@ def test_uniform_draws_ignore_priorities():
     buffer = replay(prioritised=False)
     buffer.insert(experience(ENDS, REWARDS), 1, 0.5, 0)
     buffer.set_priority(torch.arange(11), torch.arange(11.0) * 100)
-    batch = buffer.sample(100, 110, 0.4, rng())
+    batch = buffer.sample(uniform(100, 110), 0.4)
     share = np.bincount(batch.row.view(-1).numpy(), minlength=11) / 11_000
     np.testing.assert_allclose(share, 1 / 11, atol=0.011)
     assert (batch.weight == 1).all()
@@ -160,27 +161,27 @@ def test_uniform_draws_ignore_priorities():
 def test_the_same_generator_draws_the_same_rows():
     buffer = replay()
     buffer.insert(experience(ENDS, REWARDS), 1, 0.5, 0)
-    first = buffer.sample(3, 32, 0.4, rng(5)).row
-    assert torch.equal(first, buffer.sample(3, 32, 0.4, rng(5)).row)
-    assert not torch.equal(first, buffer.sample(3, 32, 0.4, rng(6)).row)
+    first = buffer.sample(uniform(3, 32, 5), 0.4).row
+    assert torch.equal(first, buffer.sample(uniform(3, 32, 5), 0.4).row)
+    assert not torch.equal(first, buffer.sample(uniform(3, 32, 6), 0.4).row)
 
 
 def test_state_round_trips_bit_for_bit():
     buffer = replay(capacity=150, scale=3.0)
     for version in range(2):
         buffer.insert(long_experience(30, 4, seed=version), 2, 0.5, version)
-    row = buffer.sample(2, 40, 0.4, rng()).row
+    row = buffer.sample(uniform(2, 40), 0.4).row
     buffer.set_priority(row, torch.rand(2, 40, generator=torch.Generator().manual_seed(0)))
     copy = replay(capacity=150)
     copy.restore(buffer.state())
     assert copy.state().keys() == buffer.state().keys()
     for name, array in buffer.state().items():
         assert np.array_equal(array, copy.state()[name]), name
-    both = [b.sample(2, 40, 0.4, rng(9)) for b in (buffer, copy)]
+    both = [b.sample(uniform(2, 40, 9), 0.4) for b in (buffer, copy)]
     assert torch.equal(both[0].row, both[1].row)
     assert torch.equal(both[0].weight, both[1].weight)
 
 
 def test_an_empty_replay_says_so():
     with pytest.raises(ValueError, match="empty"):
-        replay().sample(1, 4, 1.0, rng())
+        replay().sample(uniform(1, 4), 1.0)

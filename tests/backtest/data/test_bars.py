@@ -81,3 +81,13 @@ def test_reading_anything_else_names_file_and_cure(tmp_path: Path) -> None:
     pq.write_table(pa.table({"time": [1]}), tmp_path / "other.parquet")
     with pytest.raises(DataError, match="not a bars file"):
         read_bars(tmp_path / "other.parquet")
+
+
+def test_bars_of_prices_alone() -> None:
+    time = np.array(["2020-01-01T23:00", "2020-01-02T00:00", "2020-01-02T01:00"], "datetime64[h]")
+    bars = Bars.of_prices("X", time, np.array([1.0, 3.0, 2.0]), np.array([3.0, 2.0, 2.5]))
+    assert bars.high.tolist() == [3, 3, 2.5] and bars.low.tolist() == [1, 2, 2]
+    # a bar belongs to the day that it lies in: it ends at midnight
+    assert np.diff(bars.session).tolist() == [0, 1]
+    assert not bars.volume_known and not bars.roll.any()
+    assert bars.time[0] == np.datetime64("2020-01-01T23:00", "ns").astype(np.int64)

@@ -8,8 +8,9 @@ import pytest
 from backtest.agent.skills.online import play_online
 from opencl.formation.collection import collect
 from opencl.out_of_sample import OutOfSample
+from opencl.plays import Entry, play
 from opencl.rollout import PolicySkills
-from opencl.variants import load_variants, play, seed_summaries
+from opencl.variants import load_variants, seed_summaries
 from tests.opencl.formation.scene import actor_of, columns, ground_of
 from tests.skills import KEY, NAME, SLOTS
 
@@ -65,7 +66,7 @@ def test_variants_with_and_without_banks(skilled):
     frozen = OutOfSample.open(skilled, NAME, fold, variants[0].policy)
     skills = skilled.config.skills.model_copy(update={"online": True})
     online = replace(frozen, config=skilled.config.model_copy(update={"skills": skills}))
-    runs, still = play(online, variants), play(frozen, variants)
+    ((runs,), (still,)) = (play([Entry(window, variants)]) for window in (online, frozen))
     assert [run.variant.name for run in runs] == [variant.name for variant in variants]
     for run, other in zip(runs, still, strict=True):
         assert run.episode.trace.dtype == other.episode.trace.dtype

@@ -7,6 +7,7 @@ import pytest
 
 from backtest.agent.random_policy import random_policy, random_scenario
 from opencl.rollout import PolicySkills, Shape
+from opencl.rollout.operands import bf16, in_order
 from opencl.rollout.packing import distinct, pack
 from opencl.rollout.sizes import Sizes
 from opencl.rollout.skills import step_bank, task_banks
@@ -21,6 +22,12 @@ W = random_scenario(NETWORK)
 def sizes_of(group=False, **changed):
     network = NETWORK.model_copy(update=changed)
     return Sizes(shape_of(network), group, 2**16, "")
+
+
+@pytest.fixture
+def tensor_sizes(monkeypatch):
+    monkeypatch.setattr("opencl.rollout.sizes.TENSOR_TILE", 64)
+    return Sizes(shape_of(NETWORK), True, 48 * 1024, "", tensor=True)
 
 
 def snapshot(dim, slots=6, width=None, seed=0):
@@ -38,14 +45,63 @@ def test_equal_objects_are_one():
 def test_the_first_layer_follows_the_kernel_scenario_by_scenario(group):
     """W1's columns are [stack][3][S][L]; the kernels read [stack][S] blocks of 3*L inputs."""
     w = random_scenario(NETWORK.model_copy(update={"stack_size": 2}))
-    packed = pack(sizes_of(group, stack_size=2), [w])["w1"][0]
-    h1, padded = 18, 20
-    if group:
-        packed = packed.reshape(2, S, 3, L, padded).transpose(4, 0, 2, 1, 3)
+    sizes = sizes_of(group, stack_size=2)
+    packed = pack(sizes, [w])["w1"][0]
+    h1, padded, wide = 18, 20, 12
+    if group:  # inputs in fours, L padded to one
+        padded = sizes.encode_columns
+        packed = packed.reshape(2, S, 3 * wide // 4, padded, 4).transpose(3, 0, 1, 2, 4)
+        packed = packed.reshape(padded, 2, S, 3, wide).swapaxes(2, 3)
+        assert not packed[..., L:].any()
+        packed = packed[..., :L]
     else:
         packed = packed.reshape(2, S, padded, 3, L).transpose(2, 0, 3, 1, 4)
     np.testing.assert_array_equal(packed[:h1].reshape(h1, -1), w.W1)
     assert not packed[h1:].any()
+
+
+def natural(operands):
+    """B operands [n, k, 32, 4] of 16 outputs and 16 inputs each as weights [16*n, 16*k]."""
+    n, k = operands.shape[:2]
+    words = np.ascontiguousarray(operands).view(np.uint32)
+    pairs = np.stack([words << 16, words & np.uint32(0xFFFF0000)], axis=-1).view(np.float32)
+    # lane 4*g + t; words: of 8 outputs, then of 8 inputs
+    tiles = pairs.reshape(n, k, 8, 4, 2, 2, 2).transpose(0, 4, 2, 1, 5, 3, 6)
+    return tiles.reshape(16 * n, 16 * k)
+
+
+def bf16_of(x):
+    return (bf16(x).astype(np.uint32) << 16).view(np.float32)
+
+
+def test_tensor_cores_read_the_first_layer_scenario_by_scenario(tensor_sizes):
+    """L is padded to 16, the outputs lie as activations do."""
+    packed = pack(tensor_sizes, [W])["w1"][0]
+    assert packed.size == tensor_sizes.defines()["W1_SIZE"]
+    blocks = packed.reshape(S, 3, 2, 32, 4)
+    rows = [np.concatenate([natural(b[None].swapaxes(0, 1)) for b in s], axis=1) for s in blocks]
+    seen = np.stack(rows, axis=1).reshape(32, S, 3, 16).swapaxes(1, 2)
+    wanted = np.zeros((32, 3, S, 16), np.float32)
+    wanted[:18, ..., :L] = W.W1.reshape(18, 3, S, L)
+    np.testing.assert_array_equal(seen, in_order(bf16_of(wanted), 0))
+
+
+def test_tensor_cores_read_the_queries_in_two_parts(tensor_sizes):
+    """Inputs rounded times rounded weights, inputs' rest times the same, inputs times the rest."""
+    query = pack(tensor_sizes, [W])["query"][0]
+    assert query.size == tensor_sizes.defines()["QUERY_SIZE"]
+    blocks = query[tensor_sizes.query_at :].reshape(2, S, 2, 1, 1, 32, 4)
+    plain = query[: tensor_sizes.query_at].reshape(2, S, L, 8)
+    for q, n in ((0, 6), (1, 7)):
+        for s in range(S):
+            high, low = natural(blocks[q, s, 0]), natural(blocks[q, s, 1])
+            wanted = np.zeros((16, 8), np.float32)
+            wanted[:L, :n], wanted[:L, n] = plain[q, s, :, 1 : n + 1], plain[q, s, :, 0]
+            np.testing.assert_array_equal(high, np.tile(bf16_of(wanted), 2))
+            np.testing.assert_allclose(
+                (high + low)[:, :8], wanted, atol=2**-16 * np.abs(W.Wq_balance).max()
+            )
+            assert not low[:, 8:].any()
 
 
 def test_queries_begin_with_their_bias():
@@ -124,15 +180,19 @@ def test_a_gpu_has_room_for_the_original_sizes(monkeypatch, size, slots):
     c = sizes.defines()
     rows = c["ROOM_ROWS"] + 13  # portfolio states, then as many action values
     assert 4 * (c["H_SIZE"] + rows * c["ROW"]) + (3 * 4 + 2 * 4) * c["TILE"] + 4 <= 48 * 1024
-    # what takes turns fits: sums of a search in h, interpretations in the room
+    # what takes turns fits: a search in h or in the room, interpretations in both
     assert c["SEARCH_BLOCK"] >= 1
-    assert c["SEARCH_BLOCK"] * 4 * (c["GROUP"] + 1) <= c["H_SIZE"]
-    assert max(3 * size[2] * c["CHUNK"], c["SLOTS"] + c["GUESS"]) <= c["ROOM_ROWS"]
+    searched = (c["SLOTS"] + c["GUESS"] + 1) * c["ROW"]
+    searched += c["SEARCH_BLOCK"] * 4 * (c["GROUP"] // 64 * 64 + 4)
+    assert searched <= (c["H_SIZE"] if c["SEARCH_IN_H"] else c["ROOM_ROWS"] * c["ROW"])
+    inside = min(c["CHUNK"], c["HIDDEN1"] // (3 * size[2]))
+    assert 3 * size[2] * (c["CHUNK"] - inside) <= c["ROOM_ROWS"]
 
 
 @pytest.mark.parametrize("tensor", [False, True])
-def test_tiles_fill_a_gpu_and_leave_no_item_without_registers(tensor):
+def test_tiles_fill_a_gpu_and_leave_no_item_without_registers(monkeypatch, tensor):
     """At 132 multiprocessors of 64 Ki registers and 48 KiB of local memory a group."""
+    monkeypatch.setattr("opencl.rollout.sizes.TILE", 64)
     shape = Shape((128, 128), 51, ("direction", "magnitude", "order", "urgency"))
     sizes = Sizes(shape, True, 48 * 1024, "", tensor)
     for n in (1, 2048, 4096, 16_384, 65_536, 2**20):

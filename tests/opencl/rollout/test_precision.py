@@ -44,9 +44,28 @@ def test_a_network_too_large_is_played_in_float32(monkeypatch, shape, message):
         collection_variant(DEVICE, shape, "bf16")
 
 
-def test_only_some_kinds_are_played(monkeypatch):
+FITS = {"horizon": 6, "latent": 8}
+
+
+def test_tensor_cores_play_the_scenario_network(monkeypatch):
     monkeypatch.setattr("opencl.rollout.program.has_tensor_cores", lambda device: True)
-    monkeypatch.setattr("opencl.rollout.program.TENSOR_KINDS", ("mlp",))
-    assert collection_variant(DEVICE, shape_of(NETWORK), "auto") == "auto"
-    with pytest.raises(DeviceError, match="kind mlp, not scenario"):
-        collection_variant(DEVICE, shape_of(NETWORK), "bf16")
+    for fits in (FITS, {"horizon": 16, "latent": 16}, FITS | {"top_k": 6}):
+        shape = shape_of(NETWORK.model_copy(update=fits))
+        assert collection_variant(DEVICE, shape, "auto") == "tensor"
+
+
+@pytest.mark.parametrize(
+    "changed, message",
+    [
+        ({"stack_size": 2}, "no network.stack_size above 1"),
+        ({"top_k": 2}, "no network.top_k"),
+        ({"latent": 10}, "network.latent 8 or 16"),
+        ({"horizon": 17}, "network.horizon up to 16"),
+    ],
+)
+def test_other_scenario_networks_are_played_in_float32(monkeypatch, changed, message):
+    monkeypatch.setattr("opencl.rollout.program.has_tensor_cores", lambda device: True)
+    shape = shape_of(NETWORK.model_copy(update=FITS | changed))
+    assert collection_variant(DEVICE, shape, "auto") == "auto"
+    with pytest.raises(DeviceError, match=message):
+        collection_variant(DEVICE, shape, "bf16")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from backtest.agent.bank.snapshot import MISS
-from backtest.market.layout import BRANCHES, N_PORTFOLIO, STEP
+from backtest.market.layout import BRANCHES, N_PORTFOLIO, PART, STEP
 from opencl.rollout import Shape
 from opencl.rollout.sizes import Sizes
 from tests.opencl.wrapping import evaluate
@@ -56,14 +56,14 @@ def test_policy_at_record_slots_and_bypass(device_program):
     wrappers = """
 __kernel void test_policy_at(__global const float *x, __global const char *found,
                              __global const float4 *entries, __global const uchar *disagree,
-                             const int4 parts, const int rows, __global int *out)
+                             const Part part, const int rows, __global int *out)
 {
-    const Policy p = policy_at(parts, rows, x, found, x, x, x, x, x, x, x, x, x, x, x, entries,
+    const Policy p = policy_at(part, rows, x, found, x, x, x, x, x, x, x, x, x, x, x, entries,
                                disagree, x, x);
-    __global const float *part[] = {p.table, p.query, p.w1, p.b1, p.w2, p.b2, p.w3, p.b3, p.z,
+    __global const float *place[] = {p.table, p.query, p.w1, p.b1, p.w2, p.b2, p.w3, p.b3, p.z,
                                     p.alpha, p.keys, p.center, p.shift, p.guess};
     for (int i = 0; i < 14; i++) {
-        out[i] = (int)(part[i] - x);
+        out[i] = (int)(place[i] - x);
     }
     out[14] = (int)(p.found - found);
     out[15] = p.entries == 0 ? MISS : (int)(p.entries - entries);
@@ -95,12 +95,11 @@ __kernel void test_bypass(__global const float *alpha, __global float *values)
     sizes = Sizes(shape, False, 0, "")
     c = sizes.defines()
     program = device_program(["rollout.cl"], wrappers, c)
-    parts = np.zeros((), [("x", np.int32), ("y", np.int32), ("z", np.int32), ("w", np.int32)])
     for bank in (-1, 4):
-        parts["x"], parts["y"], parts["z"] = 2, 3, bank
+        part = PART.pack(weights=2, table=3, bank=bank, origin=0, steps=0, base=0)
         given = np.zeros(4, np.float32), np.zeros(4, np.int8), np.zeros((1, 4), np.float32)
         (out,) = evaluate(
-            program, "test_policy_at", 1, *given, np.zeros(4, np.uint8), parts, np.int32(10),
+            program, "test_policy_at", 1, *given, np.zeros(4, np.uint8), part, np.int32(10),
             out=[np.zeros(17, np.int32)],
         )  # fmt: skip
         head = len(shape.heads) * c["HEAD"]

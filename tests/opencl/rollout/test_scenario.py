@@ -146,9 +146,9 @@ def test_twice_the_same(run, scene, seen):
 def test_a_small_budget_changes_nothing(device, variant, run, scene, bars):
     """Tables of fewer bars: episodes in groups, and walks that are cut in time."""
     whole = scene.launch(run, **FEW)
-    budget = bars * (whole.planned // BARS)
+    budget = bars * (whole.planned["tables"] // BARS)
     launch = scene.launch(scene.rollout(device, variant, budget=budget), **FEW)
-    assert launch.planned <= budget and len(launch.events) > 1
+    assert launch.planned["tables"] <= budget and len(launch.events) > 1
     same(whole.read(), launch.read())
 
 
@@ -195,7 +195,7 @@ def test_the_forecast_goes_around_the_network(device, variant, run, scene):
 
 @pytest.mark.parametrize("bars, message", [(0, "budget"), (1, "")])
 def test_a_budget_below_one_bar_is_refused(device, variant, run, scene, bars, message):
-    bytes_of_a_bar = scene.launch(run, **FEW).planned // BARS
+    bytes_of_a_bar = scene.launch(run, **FEW).planned["tables"] // BARS
     tight = scene.rollout(device, variant, budget=max(bars * bytes_of_a_bar, 9))
     if message:
         with pytest.raises(DeviceError, match=r"tables of one bar take .* the budget is 9; use"):
@@ -207,15 +207,15 @@ def test_a_budget_below_one_bar_is_refused(device, variant, run, scene, bars, me
 def test_more_than_the_device_holds_is_refused_before_it_is_allocated(device, variant, scene):
     run = scene.rollout(device, variant, budget=10**7)
     run.device = replace(device, global_memory=10**5)
-    with pytest.raises(DeviceError, match=r"outputs of .* bytes, there are 100000"):
+    with pytest.raises(DeviceError, match=r"outputs .* planned, there are 97.7 KiB; use fewer"):
         scene.launch(run)
 
 
 def test_paired_variants_share_tables(run, scene):
     """None and task only read one table; a bank of steps makes its own."""
-    one = scene.launch(run, policies=slice(0, 1)).planned
-    two = scene.launch(run, policies=slice(0, 2)).planned
-    three = scene.launch(run, policies=slice(0, 3)).planned
+    one = scene.launch(run, policies=slice(0, 1)).planned["tables"]
+    two = scene.launch(run, policies=slice(0, 2)).planned["tables"]
+    three = scene.launch(run, policies=slice(0, 3)).planned["tables"]
     assert one == two < three < 2 * one
 
 

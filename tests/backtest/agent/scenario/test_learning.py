@@ -67,7 +67,6 @@ def batch(subject: C51Learner, count=48, seed=3) -> Batch:
         bootstrap=torch.full((count,), 0.512),
         next_state=states(net, *rows(count, seed + 1, stack)),
         weight=torch.from_numpy(draws.random(count).astype(np.float32)),
-        row=torch.arange(count),
     )
 
 
@@ -125,9 +124,9 @@ def buffer(net, *, stack=1, **changes) -> Replay:
 
 def test_contexts_stand_behind_the_slots():
     net = network()
-    drawn = buffer(net).sample(2, 8, 1.0, np.random.default_rng(0))
-    assert drawn.state.shape == drawn.next_state.shape == (2, 8, 128 + 72 + 12 + 3)
-    for state in (drawn.state[0], drawn.next_state[1]):
+    drawn = buffer(net).take(torch.arange(11))
+    assert drawn.state.shape == drawn.next_state.shape == (11, 128 + 72 + 12 + 3)
+    for state in (drawn.state, drawn.next_state):
         torch.testing.assert_close(state[:, 128:], net.forecaster.context(state[:, :128]))
 
 
@@ -139,7 +138,7 @@ def test_contexts_of_many_bars_are_made_when_drawn(monkeypatch):
     assert table.states.shape[1] == 215
     assert lazy.states.shape[1] == 128
     for a, b in zip(
-        *(vars(r.sample(2, 8, 1.0, np.random.default_rng(0))).values() for r in (table, lazy)),
+        *(vars(r.take(torch.arange(11))).values() for r in (table, lazy)),
         strict=True,
     ):
         torch.testing.assert_close(a, b)

@@ -1,0 +1,67 @@
+"""A run of the benchmarks as a table for people and as plain values for JSON."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from opencl.devices import Device
+from tests.bench.rows import Row
+
+Run = dict[str, Any]  # what one JSON file holds: device, time, command, rows by part
+PREFIXES = ((1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k"))  # from, factor, letter
+
+
+def command(arguments: Sequence[str]) -> str:
+    """Return the command that measures the same again; where its output goes is no part of it."""
+    kept = " ".join(["python -m tests.bench", *arguments])
+    return re.sub(r" --(json|plots)[ =]\S+", "", kept)
+
+
+def figures(device: Device, parts: dict[str, list[Row]]) -> Run:
+    """Return everything that was measured as plain values."""
+    return {
+        "device": device.describe(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command(sys.argv[1:]),
+        "rows": [{"part": part} | row.plain() for part, rows in parts.items() for row in rows],
+    }
+
+
+def show(run: Run) -> None:
+    """Print the table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    device = run["device"]
+    title = f"{device['name']} ({device['platform']}), {run['time'][:10]}: {run['command']}"
+    table = Table(title=title, title_justify="left")
+    for name, side in (("what", "left"), ("figure", "right"), ("unit", "left"), ("detail", "left")):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    for row in run["rows"]:
+        table.add_row(row["name"], scaled(row["figure"]), row["unit"], detail(row))
+    Console(width=None if sys.stdout.isatty() else 170).print(table)
+
+
+def detail(row: Run) -> str:
+    """Return how a row was measured, its share of the roofline first."""
+    return "; ".join(part for part in (row["roofline"], row["detail"]) if part)
+
+
+def scaled(figure: float | None) -> str:
+    """Return a rate with four digits: 52.1 G, 340 M, 95 k; a dash for what is missing."""
+    if figure is None:
+        return "-"
+    for least, factor, letter in PREFIXES:
+        if figure >= least:
+            return f"{figure / factor:,.4g}{letter}"
+    return f"{figure:,.4g}"
+
+
+def pipe_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
