@@ -149,8 +149,8 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
                    __local hidden_t *h, __local float *room)
 {
     const int j = get_local_id(0);
-    const int quad = 4 * (j % QUADS);
-    const int column = j / QUADS; // and every SHARES-th from there
+    const int quad = 4 * (j % OWNERS);
+    const int column = j / OWNERS; // and every SHARES-th from there
     search_task(p, place, f, t, slot, unsure, h, room);
     float4 sum[ENCODE_BLOCK];
 #pragma unroll ENCODE_BLOCK
