@@ -99,7 +99,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
         }
         if (j < TILE) {
             float mine[N_PORTFOLIO];
-            portfolio_state(&params, &state, bars[own_bar + t], t, mine);
+            portfolio_state(&params, &state, bar_at(bars, own_bar + t), t, mine);
             for (int k = 0; k < N_PORTFOLIO; k++) {
                 f[k * ROW + j] = mine[k];
             }
@@ -140,7 +140,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
                     chosen = (int4)(chance[j], chance[TILE + j], chance[2 * TILE + j], chance[3 * TILE + j]);
                 }
                 action = choose(mine, chosen);
-                r = step(&params, &state, action, bars[bar], bars[bar + 1], t, t == steps - 1, aux[bar]);
+                r = step(&params, &state, action, bar_at(bars, bar), bar_at(bars, bar + 1), t, t == steps - 1,
+                         aux[bar]);
                 alive = r.end == END_RUNNING;
             }
             record_step(actions, rewards, equity, ends, trace, row, action, &r);

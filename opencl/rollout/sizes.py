@@ -15,7 +15,7 @@ LANES = 16  # episodes a work-item on a CPU; the width of float16
 TILE = 64  # most episodes a work-group on a GPU
 TENSOR_TILE = 128  # the same with tensor cores
 LEAST_TILE = 16  # with fewer episodes a group reads weights for too few
-BLOCK = 17  # most neurons whose sums of four episodes an item keeps in registers
+BLOCK = 13  # most neurons whose sums of eight episodes an item keeps in registers
 WARP = 32  # work-items that a tensor core's instruction joins
 REGISTERS = 0
 PASS = 7
@@ -169,7 +169,8 @@ class Sizes:
                 "WARPS": self.items // WARP,
                 "H_STEPS": steps,
                 "HEAD_PASS": PASS,
-                "HEAD_TILES": TILES,
+                "MMA_TILES": min(2, self.tile // MMA),
+                "TRUNK_STEPS": -(-second // MMA // (self.items // WARP)),
                 "H_SIZE": self.tile // MMA * steps * WARP,
             }
         else:
@@ -201,9 +202,9 @@ class Sizes:
         """Return the work-items of a work-group."""
         heads = len(self.shape.heads)
         if self.tensor:
-            return WARP * min(max(heads, tile // WARP), WARPS)
+            return WARP * max(WARPS, tile // WARP)
         # the search of a task bank gives 64 items to an episode
-        return up(max(heads, self.shares) * tile // 4, 64 if self.slots else WARP)
+        return up(max(heads, self.shares) * tile // 8, 64 if self.slots else WARP)
 
     def _states(self, tile: int) -> int:
         """Return the rows of local memory for portfolio states, then action values."""
@@ -274,7 +275,7 @@ class Sizes:
         first, second = self.hidden
         hidden = max(first, second)
         largest = most or (TENSOR_TILE if self.tensor else TILE)
-        for tile in (largest, 64, 32, 16, 8, 4):
+        for tile in (largest, 64, 32, 16, 8):
             if tile > largest or (self.tensor and tile % MMA):
                 continue
             self.items = self._items(tile)
