@@ -88,7 +88,11 @@ def measure(name: str, network: Network, batch: int, device: str, quick: bool) -
         if way == "graph":
             detail += f"; {slow / took:,.1f} times eager, {equal}"
         what = f"learner, {name}, batch {batch:,}, {way}"
-        rows.append(Row(what, 1 / took, "updates/s", detail))
+        curve = {"series": f"{name}, {way}", "axis": "batch", "x": batch}
+        rows.append(Row(what, 1 / took, "updates/s", detail, **curve))
+        if way == "graph":
+            aimed = "learner_busy" if (name, batch) == ("mlp", BATCHES[-1]) else ""
+            rows.append(Row(f"{what}: time in kernels", 100 * kernels / took, "%", goal=aimed))
     return rows
 
 
