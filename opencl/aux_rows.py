@@ -39,7 +39,7 @@ class Reference:
     """The same fold and seed without alpha."""
 
     fold_id: str
-    summary: Mapping[str, Any]  # of `opencl.training.train_seed`
+    summary: Mapping[str, Any]  # of `opencl.seed_training.train_seed`
     policy: Policy
 
 

@@ -16,12 +16,13 @@ from backtest.agent.protocols import Score, WindowName
 from backtest.evaluation.metrics import daily_returns
 from backtest.evaluation.ratios import sharpe
 from backtest.market.layout import COMPONENTS, Array, End
+from backtest.market.tape import Tape
 from opencl.exchange import exchange
 from opencl.rollout import PolicySkills, Rollout, Trajectories, Walked
 
 # A long train window is scored in this many consecutive episodes, the lanes of one work-item.
 SEGMENTS = 16
-LEAST_SEGMENT = 256  # steps
+LEAST_SEGMENT, MOST_SEGMENT = 256, 2048  # steps
 
 
 @dataclass(frozen=True)
@@ -109,23 +110,44 @@ class DeviceEvaluator:
     def evaluate(self, weights: Weights, window_name: WindowName) -> Score:
         """Return the score of one window; see `backtest.agent.protocols.Evaluator`.
 
-        A long train window is cut into segments, each from flat and the initial capital; fewer
-        than `SEGMENTS` bars at its end are left out.
+        A long train window is cut into `segments`, each from flat and the initial capital; fewer
+        bars at its end than there are segments are left out.
         """
         rollout = self.rollouts[window_name]
-        bars = len(rollout.tape.bars) - 1
-        parts = SEGMENTS if window_name == "train" and bars >= SEGMENTS * LEAST_SEGMENT else 1
-        steps = bars // parts
+        parts = segments(len(rollout.tape.bars) - 1) if window_name == "train" else 1
+        steps = (len(rollout.tape.bars) - 1) // parts
         start = rollout.tape.start + np.arange(parts) * steps
         counting = self.trades and window_name == "validation"
         out = greedy(rollout, [weights], start[None], steps, self.key[None], trace=counting)
-        capital = float(rollout.tape.params["initial_capital"])
+        return self.score(window_name, rollout.tape, start, out)
+
+    def score(self, window_name: WindowName, tape: Tape, start: Array, out: Trajectories) -> Score:
+        """Return the score of what was played.
+
+        Args:
+            window_name: of the window.
+            tape: of the window.
+            start: int[n], first bars of its episodes, of equal length and one behind the other.
+            out: the episodes, with a trace where trades are counted.
+        """
+        steps = len(out.equity)
+        capital = float(tape.params["initial_capital"])
         gained = np.diff(out.equity.astype(np.float64), axis=0, prepend=capital)
         earned = np.where(out.end == End.DEAD, 0.0, gained).T.ravel()
-        rows = (start[:, None] + np.arange(1, steps + 1) - rollout.tape.start).ravel()
+        rows = (start[:, None] + np.arange(1, steps + 1) - tape.start).ravel()
         returns, _ = daily_returns(self.session[window_name][rows], earned, capital)
         score = Score(sharpe(returns, self.sessions_per_year), float(earned.sum()), returns)
         return score if out.trace is None else with_trades(score, out.action, out.trace)
+
+
+def segments(bars: int) -> int:
+    """Return how many consecutive episodes score a train window.
+
+    Whole work-items of a CPU; where they would get long, more, for they are walked side by side.
+    """
+    if bars < SEGMENTS * LEAST_SEGMENT:
+        return 1
+    return SEGMENTS * max(1, bars // (SEGMENTS * MOST_SEGMENT))
 
 
 def with_trades(score: Score, action: Array, trace: Array) -> Score:

@@ -1,8 +1,8 @@
 """The skills of one fold and seed: from a policy file to bank files beside a summary.
 
-`form_skills` is pure and picklable like `opencl.training.train_seed`: it writes only its own files.
-Stages, each of which ends before the next begins: collect, evaluate, choose on validation; the
-test window is played by `opencl.fold_result`.
+`form_skills` is pure and picklable like `opencl.seed_training.train_seed`: it writes only its own
+files. Stages, each of which ends before the next begins: collect, evaluate, choose on validation;
+the test window is played by `opencl.fold_result`.
 """
 
 from __future__ import annotations

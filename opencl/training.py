@@ -1,22 +1,12 @@
-"""One training run: one fold, one seed, from feature files to a policy file beside its summary.
-
-`train_seed` is pure and picklable: it writes only its own two files, so a runner may call it in
-any process. A run that was already made, on the same device, is not made again.
-"""
+"""What a training run is made of: its specification, rows, foundation, plan and collector."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from backtest import identity, rng
-from backtest.agent import train_fold
-from backtest.agent.aux_verdict import figure_rows
-from backtest.agent.checkpoint import Policy, save_policy
 from backtest.agent.experience import Experience
 from backtest.agent.foundation import (
     Foundation,
@@ -25,23 +15,18 @@ from backtest.agent.foundation import (
     needed,
     open_foundation,
 )
-from backtest.agent.plan import Plan, never, silent
-from backtest.agent.result import Trained
+from backtest.agent.plan import Plan
 from backtest.agent.schedule import round_epsilon
 from backtest.config import Config
-from backtest.data.session import sessions_per_year
-from backtest.experiment import Experiment, FoldMarket
-from backtest.lake import Lake, read_json, write_json
+from backtest.experiment import Experiment
+from backtest.lake import Lake
 from backtest.market.layout import Array
 from backtest.market.tape import Tape
-from opencl.collector import DeviceCollector, DeviceEvaluator
-from opencl.devices import Device, select
+from opencl.collector import DeviceCollector
+from opencl.devices import Device
 from opencl.exchange import torch_device
-from opencl.first_round import FirstRound, digest
 from opencl.fold_rows import FoldRows, fold_rows
-from opencl.policy_summary import curve_rows, policy_row, trial_returns, trial_row
 from opencl.rollout import Rollout, Shape, collection_variant
-from opencl.training_log import Log, progress
 
 
 @dataclass(frozen=True)
@@ -117,114 +102,16 @@ def exploring_collection(spec: TrainSpec, device: Device) -> tuple[Experience, T
     from backtest.agent.training_state import begin
 
     rows = fold_rows(spec.experiment, spec.instrument, spec.fold_key, validation=False)
-    foundation = _foundation(spec, rows, device)
+    foundation = foundation_of(spec, rows, device)
     tape, state = rows.train(foundation)
     start = begin(plan_of(spec, tape, state, foundation, device))
     weights = start.learner.online.weights(start.learner.v_max)
     rollout = Rollout(device, tape, state, shape(spec.config))
     epsilon = round_epsilon(spec.config.learner, 0)
-    return _collector(spec, device, rollout).collect(weights, 0, epsilon), tape
+    return collector_of(spec, device, rollout).collect(weights, 0, epsilon), tape
 
 
-def train_seed(spec: TrainSpec, stop: Callable[[], bool] = never, log: Log | None = None) -> Path:
-    """Train one seed of one fold and return the path of its summary (JSON).
-
-    The summary holds the `policy` row, the `curve` rows, and the trial with its validation
-    returns by session. The safetensors file lies beside it.
-
-    Args:
-        spec: what to train.
-        stop: asked between blocks of updates; stopped runs resume on the same device.
-        log: receives a line an epoch.
-
-    Raises:
-        DataError: the fold is skipped, or feature files are missing or of other bars.
-    """
-    import torch
-
-    torch.set_num_threads(1)  # so that a result does not depend on the number of cores
-    device = select(spec.config.runtime.device)
-    spec.experiment.open_fold(spec.instrument, spec.fold_key)
-    folder, made_by = spec.folder, spec.made_by(device)
-    summary = folder / f"seed_{spec.seed}.json"
-    path = folder / f"seed_{spec.seed}.safetensors"
-    if summary.is_file() and path.is_file() and read_json(summary).get("made_by") == made_by:
-        return summary
-    started, clock = datetime.now(UTC), time.perf_counter()
-    run = _prepare(spec, device)
-    folder.mkdir(parents=True, exist_ok=True)
-    plan = replace(
-        run.plan,
-        progress=progress(log, spec.seed) if log else silent,
-        stop=stop,
-        state_file=folder / f"seed_{spec.seed}.{made_by}.state",
-    )
-    collector = FirstRound(run.collector)
-    trained = train_fold(plan, collector, run.evaluator)
-    if trained.range_failed and log:
-        log(f"seed {spec.seed}: more than 5 % of the mass lies on the edge atoms after widening", 1)
-    policy = _policy(spec, device, run, trained)
-    weight_hash = save_policy(path, policy)
-    capital = spec.config.market.initial_capital
-    validation = run.evaluator.session["validation"][1:]
-    write_json(
-        summary,
-        {
-            "made_by": made_by,
-            "first_round": collector.digest or digest(exploring_collection(spec, device)[0]),
-            "range_failed": trained.range_failed,
-            "policy": policy_row(
-                policy, trained, path.relative_to(spec.lake).as_posix(), weight_hash
-            ),
-            "curve": curve_rows(policy, trained),
-            "aux_report": dict(run.foundation.report) if run.foundation else {},
-            "aux_verdict": figure_rows(trained.curves),
-            "trial": trial_row(policy, trained, made_by, started, time.perf_counter() - clock),
-            "trial_return": trial_returns(trained, validation, capital),
-        },
-    )
-    return summary
-
-
-@dataclass(frozen=True)
-class _Run:
-    market: FoldMarket
-    foundation: Foundation | None
-    plan: Plan
-    collector: DeviceCollector
-    evaluator: DeviceEvaluator
-
-
-def _prepare(spec: TrainSpec, device: Device) -> _Run:
-    """Cut the fold's rows and put them on the device: train rows and validation rows apart."""
-    rows = fold_rows(spec.experiment, spec.instrument, spec.fold_key)
-    foundation = _foundation(spec, rows, device)
-    train_tape, train_state = rows.train(foundation)
-    validation_tape, validation_state = rows.validation(foundation)
-    made = partial(Rollout, device, shape=shape(spec.config))
-    train = made(train_tape, train_state)
-    validation = made(validation_tape, validation_state)
-    session = spec.experiment.bars(spec.instrument).session
-    collector = _collector(spec, device, train, torch_device(device))
-    return _Run(
-        market=rows.market,
-        foundation=foundation,
-        plan=plan_of(spec, train_tape, train_state, foundation, device),
-        collector=collector,
-        evaluator=DeviceEvaluator(
-            {"train": train, "validation": validation},
-            {
-                "train": session[train_tape.start : train_tape.stop],
-                "validation": session[validation_tape.start : validation_tape.stop],
-            },
-            collector.key,
-            sessions_per_year(rows.market.instrument.calendar),
-            trades=spec.config.aux.enabled,
-        ),
-    )
-
-
-def _foundation(spec: TrainSpec, rows: FoldRows, device: Device) -> Foundation | None:
+def foundation_of(spec: TrainSpec, rows: FoldRows, device: Device) -> Foundation | None:
     """Return what stage 0 left of this fold and seed, made here where nobody did before."""
     if not needed(spec.config):
         return None
@@ -245,38 +132,12 @@ def _foundation(spec: TrainSpec, rows: FoldRows, device: Device) -> Foundation |
     return open_foundation(path, spec.made_by(device), lay)
 
 
-def _policy(spec: TrainSpec, device: Device, run: _Run, trained: Trained) -> Policy:
-    """Return what is saved of a training run: its best epoch."""
-    return Policy(
-        state=trained.state_dict,
-        network=spec.config.network,
-        branches=spec.config.learner.branches,
-        v_max=trained.v_max,
-        center=run.market.scaler.center,
-        scale=run.market.scaler.scale,
-        base=run.market.base,
-        seed=spec.seed,
-        config_hash=spec.experiment.study_id,
-        epoch=trained.best_epoch,
-        update=trained.best.update,
-        steps=trained.steps,
-        labels={
-            "instrument": spec.instrument,
-            "fold_key": spec.fold_key,
-            "fold_id": spec.fold_id,
-            "run_id": spec.run_id,
-            "device": device.name,
-        },
-        aux=run.foundation.arrays if run.foundation else {},
-    )
-
-
 def fold_windows(
     spec: TrainSpec, device: Device
 ) -> tuple[Foundation | None, dict[str, tuple[Tape, Array]]]:
     """Return a fold's foundation, and its collection and validation windows by name."""
     rows = fold_rows(spec.experiment, spec.instrument, spec.fold_key)
-    foundation = _foundation(spec, rows, device)
+    foundation = foundation_of(spec, rows, device)
     windows = {
         "collection": rows.collected(foundation),
         "validation": rows.validation(foundation),
@@ -302,7 +163,7 @@ def plan_of(
     )
 
 
-def _collector(
+def collector_of(
     spec: TrainSpec, device: Device, train: Rollout, learner: str = "cpu"
 ) -> DeviceCollector:
     """Return the collector; its rollout alone may play in bf16. learner: its torch device."""

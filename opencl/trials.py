@@ -8,15 +8,17 @@ tell. Unconnected it runs to the end in silence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 from backtest.lake import Lake, locked
-from backtest.runner import TrialRunner
-from opencl.training import TrainSpec, train_seed
+from backtest.runner import Result, Spec, TrialRunner
+from opencl.seed_training import train_seeds
+from opencl.training import TrainSpec
 
 Stage = Literal["train", "form"]
 
@@ -82,12 +84,38 @@ def tell(report: Report) -> None:
 
 
 def train(spec: TrainSpec) -> Path:
-    """Train one seed of one fold; see `opencl.training.train_seed`.
+    """Train one seed of one fold; see `opencl.seed_training.train_seeds`.
 
     Whoever comes second, in whichever process, waits and finds the policy made.
     """
-    with _sole_maker(spec, Lake.policies):
-        return train_seed(spec, stop=stopped, log=_log(spec, "train"))
+    (summary,) = train_together([spec])
+    return summary
+
+
+def train_together(specs: Sequence[TrainSpec]) -> list[Path]:
+    """Train seeds of one fold side by side; each becomes what `train` makes of it."""
+    with ExitStack() as held:
+        for spec in specs:
+            held.enter_context(_sole_maker(spec, Lake.policies))
+        return train_seeds(specs, stopped, [_log(spec, "train") for spec in specs])
+
+
+def together(fn: Callable[[Spec], Result], specs: Iterable[Spec]) -> Iterator[Result]:
+    """Run trials in this process, those of one fold side by side where that pays.
+
+    Yields:
+        Results in the order of the specifications.
+    """
+    if fn is not train:
+        yield from map(fn, specs)
+        return
+    for _, group in groupby(specs, key=_fold_of):
+        yield from cast("list[Result]", train_together(cast("list[TrainSpec]", list(group))))
+
+
+def _fold_of(spec: object) -> tuple[str, str]:
+    assert isinstance(spec, TrainSpec)
+    return spec.instrument, spec.fold_key
 
 
 def form(spec: TrainSpec) -> Path:

@@ -36,7 +36,7 @@ class SeedSummary:
     """What the assets policy and skill_bank left of one seed.
 
     Attributes:
-        trained: summary of `opencl.training.train_seed`.
+        trained: summary of `opencl.seed_training.train_seed`.
         formed: summary of `opencl.skills.form_skills`; None when the study has no banks.
     """
 

@@ -53,7 +53,7 @@ class Listeners:
 
 
 class InlineRunner(Listeners):
-    """Runs trials one after the other in this process."""
+    """Runs trials in this process: folds one after the other, seeds of a fold side by side."""
 
     def __enter__(self) -> InlineRunner:
         from opencl import trials
@@ -71,7 +71,9 @@ class InlineRunner(Listeners):
 
     def imap(self, fn: Callable[[Spec], Result], specs: Iterable[Spec]) -> Iterator[Result]:
         """Yield results in the order of the specifications."""
-        yield from map(fn, specs)
+        from opencl.trials import together
+
+        yield from together(fn, specs)
 
 
 @dataclass(frozen=True)

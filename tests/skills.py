@@ -12,7 +12,8 @@ from backtest.agent.bank import Bank, SlotState
 from backtest.agent.checkpoint import load_policy, save_policy
 from backtest.lake import read_json, write_json
 from opencl.formation.rows import skill_rows
-from opencl.training import TrainSpec, train_seed
+from opencl.seed_training import train_seed
+from opencl.training import TrainSpec
 from tests.study import FOLDS, opened
 
 NAME, KEY = "ONE", FOLDS[0]

@@ -73,7 +73,8 @@ def made(root: Path) -> Experiment:
     """Return the study of two instruments, two complete folds and a partial one evaluated."""
     from backtest.walk_forward import publish_study
     from opencl.fold_result import evaluate_fold
-    from opencl.training import TrainSpec, train_seed
+    from opencl.seed_training import train_seed
+    from opencl.training import TrainSpec
 
     experiment = opened(root, 'study.instruments=["ONE","TWO"]')
     for name, keys in (("ONE", (*FOLDS[:2], PARTIAL)), ("TWO", FOLDS[:2])):

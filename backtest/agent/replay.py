@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +51,31 @@ class Drawn(NamedTuple):
 
     row: Tensor  # int64[K, B]
     weight: Tensor  # float32[K, B], importance weights, maximum 1 in each minibatch
+
+
+def row_columns(stack_size: int) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
+    """Return dtype and shape of every column of a row, by name."""
+    columns: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
+        "bar": (torch.int32, ()),
+        "portfolio": (torch.float32, (N_PORTFOLIO,)),
+        "action": (torch.uint8, (N_BRANCHES,)),
+        "returns": (torch.float32, ()),
+        "bootstrap": (torch.float32, ()),
+        "next_bar": (torch.int32, ()),
+        "next_portfolio": (torch.float32, (N_PORTFOLIO,)),
+        "version": (torch.int32, ()),
+        "priority": (torch.int64, ()),
+    }
+    if stack_size > 1:
+        for prefix in ("", "next_"):
+            columns[f"{prefix}history"] = torch.float32, (stack_size - 1, N_PORTFOLIO)
+            columns[f"{prefix}age"] = torch.uint8, ()  # steps before, <= stack - 1
+    return columns
+
+
+def row_bytes(stack_size: int) -> int:
+    """Return the bytes of a row."""
+    return sum(kind.itemsize * prod(shape) for kind, shape in row_columns(stack_size).values())
 
 
 class Replay:
@@ -99,26 +125,10 @@ class Replay:
         self.alpha, self.prioritised, self.scale = alpha, prioritised, scale
         self.capacity, self.size, self.cursor = capacity, 0, 0
 
-        def column(kind: torch.dtype, *shape: int) -> Tensor:
-            return torch.zeros(capacity, *shape, dtype=kind, device=device)
-
         self.columns = {
-            "bar": column(torch.int32),
-            "portfolio": column(torch.float32, N_PORTFOLIO),
-            "action": column(torch.uint8, N_BRANCHES),
-            "returns": column(torch.float32),
-            "bootstrap": column(torch.float32),
-            "next_bar": column(torch.int32),
-            "next_portfolio": column(torch.float32, N_PORTFOLIO),
-            "version": column(torch.int32),
-            "priority": column(torch.int64),
+            name: torch.zeros(capacity, *shape, dtype=kind, device=device)
+            for name, (kind, shape) in row_columns(stack_size).items()
         }
-        if stack_size > 1:
-            for prefix in ("", "next_"):
-                self.columns[f"{prefix}history"] = column(
-                    torch.float32, stack_size - 1, N_PORTFOLIO
-                )
-                self.columns[f"{prefix}age"] = column(torch.uint8)  # steps before, <= stack - 1
         self.top_priority = torch.tensor(PRIORITY_ONE, device=device)
 
     def _keep(self, context: Context) -> None:
@@ -272,7 +282,7 @@ class Replay:
         fixed = fixed.clamp_(min=1).view(-1)  # as an integer, so that NaN is a priority too
         column, row = self.columns["priority"], row.view(-1)
         # a maximum does not depend on the order of its writes
-        column[row] = 0
+        column.index_fill_(0, row, 0)
         column.scatter_reduce_(0, row, fixed, "amax")
         self.top_priority.copy_(torch.maximum(self.top_priority, fixed.max()))
 

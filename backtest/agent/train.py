@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from backtest.agent import schedule, streams, training_state
 from backtest.agent.aux_verdict import epoch_figures
 from backtest.agent.dueling import greedy
-from backtest.agent.kinds import export_weights
+from backtest.agent.kinds import Weights, export_weights
 from backtest.agent.plan import Plan
 from backtest.agent.protocols import Collector, Evaluator, Score
 from backtest.agent.result import Checkpoint, Curve, DivergenceError, StoppedError, Trained
@@ -23,7 +24,49 @@ from backtest.market.layout import BRANCHES
 ENTROPY_STATES = 4096  # newest states on which the greedy actions are counted
 
 
+Scores = tuple[Score, Score]  # of the train and the validation window
+Run = Generator[Weights, Scores, Trained]
+
+
 def train_fold(plan: Plan, collector: Collector, evaluator: Evaluator) -> Trained:
+    """Train one policy; see `training`, whose weights the evaluator plays."""
+
+    def evaluate(asked: Mapping[int, Weights]) -> dict[int, Scores]:
+        return {
+            i: (evaluator.evaluate(w, "train"), evaluator.evaluate(w, "validation"))
+            for i, w in asked.items()
+        }
+
+    (trained,) = train_together([training(plan, collector)], evaluate)
+    return trained
+
+
+def train_together(
+    runs: Sequence[Run], evaluate: Callable[[Mapping[int, Weights]], Mapping[int, Scores]]
+) -> list[Trained]:
+    """Advance runs side by side, an epoch each, so that one call evaluates all their weights.
+
+    Args:
+        runs: of `training`.
+        evaluate: returns the scores of weights, by the run's place.
+
+    Raises:
+        Exception: what the first run that fails raises; the others resume from their state files.
+    """
+    done: dict[int, Trained] = {}
+    scores: Mapping[int, Scores | None] = dict.fromkeys(range(len(runs)))
+    while scores:
+        asked: dict[int, Weights] = {}
+        for i, known in scores.items():
+            try:
+                asked[i] = next(runs[i]) if known is None else runs[i].send(known)
+            except StopIteration as end:
+                done[i] = end.value
+        scores = evaluate(asked) if asked else {}
+    return [done[i] for i in range(len(runs))]
+
+
+def training(plan: Plan, collector: Collector) -> Run:
     """Train one policy; the same plan and collector give the same bits on the same device.
 
     An epoch is one collection, its share of the updates, and one greedy evaluation of the train
@@ -33,7 +76,9 @@ def train_fold(plan: Plan, collector: Collector, evaluator: Evaluator) -> Traine
     Args:
         plan: rows, settings, seed; its `state_file` makes the run resumable.
         collector: plays episodes on the train window.
-        evaluator: plays the greedy policy on the train and validation windows.
+
+    Yields:
+        The weights of each epoch; their scores are sent back.
 
     Raises:
         DivergenceError: loss or gradient not finite; carries the last good checkpoint.
@@ -48,7 +93,7 @@ def train_fold(plan: Plan, collector: Collector, evaluator: Evaluator) -> Traine
         state = training_state.begin(plan)
     updates = Updates(state.learner, state.replay, plan.seed, plan.stream, streams.Stage.REPLAY)
     while not state.finished:
-        _epoch(state, updates, collector, evaluator)
+        yield from _epoch(state, updates, collector)
         if plan.state_file is not None:
             training_state.save(plan.state_file, state)
     trained = state.trained()
@@ -59,8 +104,8 @@ def train_fold(plan: Plan, collector: Collector, evaluator: Evaluator) -> Traine
 
 
 def _epoch(
-    state: TrainingState, updates: Updates, collector: Collector, evaluator: Evaluator
-) -> None:
+    state: TrainingState, updates: Updates, collector: Collector
+) -> Generator[Weights, Scores, None]:
     """Run one epoch and append its row to the curves."""
     plan, learner, epoch = state.plan, state.learner, state.epoch
     settings = plan.learner
@@ -84,8 +129,7 @@ def _epoch(
 
     parameters = learner.online.numpy_state()
     weights = export_weights(parameters, plan.network, learner.v_max)
-    train = evaluator.evaluate(weights, "train")
-    validation = evaluator.evaluate(weights, "validation")
+    train, validation = yield weights
     best = state.best
     if best is None or schedule.better(validation.sharpe, best.validation.sharpe):
         state.best = Checkpoint(

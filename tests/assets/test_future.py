@@ -14,7 +14,8 @@ from backtest.data.bars import write_bars
 from backtest.lake import read_json
 from opencl.devices import select
 from opencl.first_round import digest
-from opencl.training import TrainSpec, exploring_collection, train_seed
+from opencl.seed_training import train_seed
+from opencl.training import TrainSpec, exploring_collection
 from tests.study import FOLDS, opened
 
 KEY = FOLDS[0]

@@ -65,7 +65,7 @@ def metadata(found):
 
 
 def test_without_banks_it_says_so_and_computes_nothing(study, instance, monkeypatch):
-    monkeypatch.setattr(trials, "train_seed", None)
+    monkeypatch.setattr(trials, "train_seeds", None)
     found = launch(study, instance)
     shown = metadata(found)
     assert shown["banks"] == "skills.banks is empty: the only variant is none"

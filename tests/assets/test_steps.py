@@ -128,7 +128,6 @@ def test_results_of_a_range_of_folds_are_one_run_and_one_launch(writable, instan
     found = launch(writable, instance, FOLDS[0], "fold_result", to=FOLDS[1])
     events = found.asset_materializations_for_node("fold_result")
     assert {event.partition for event in events} == {f"{key}|ONE" for key in FOLDS[:2]}
-    assert len(events) == 2  # in any order: Dagster takes them from a set
     assert all(event.metadata["dagster/row_count"].value == 7 * 168 for event in events)
     assert launches == [4]  # two folds of two seeds
     assert [fold_files(writable, key) for key in FOLDS[:2]] == before

@@ -81,7 +81,7 @@ def variants(network: str, folds: int, seeds: int, x: Array) -> tuple[Shape, lis
     casts = []
     for i, at in enumerate(places):
         policy = random_scenario(settings, i)
-        banks = scenario.variants(policy, x[:256])
+        banks = scenario.variants(policy, x[:256], S)
         casts += [Cast(*at, policy, skills) for skills in banks.values()]
     return shape, casts
 

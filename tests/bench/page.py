@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.bench.__main__ import PARTS
 from tests.bench.goals import GOALS, Goal
-from tests.bench.plots import LABELS, curves, draw, file_name, peers
+from tests.bench.plots import LABELS, PEERS, curves, draw, file_name, peers
 from tests.bench.report import Run, detail, pipe_table, scaled
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -119,8 +119,8 @@ def _reached(runs: Sequence[Run], key: str, goal: Goal, kind: str) -> tuple[str,
 
 def pictures(runs: Sequence[Run]) -> str:
     """Return the links to what `plots.draw` drew."""
-    links = [f"![{unit} over {axis}]({file_name(axis, unit)})" for axis, unit in curves(runs)]
-    return "\n\n".join([*links, "![Us and the peers](bench_peers.png)"] if peers(runs) else links)
+    links = [f"![Over {axis}]({file_name(axis)})" for axis in curves(runs)]
+    return "\n\n".join([*links, f"![Us and the peers]({PEERS})"] if peers(runs) else links)
 
 
 if __name__ == "__main__":

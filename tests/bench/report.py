@@ -15,9 +15,9 @@ Run = dict[str, Any]  # what one JSON file holds: device, time, command, rows by
 PREFIXES = ((1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k"))  # from, factor, letter
 
 
-def command(arguments: Sequence[str]) -> str:
+def command(arguments: Sequence[str], module: str = "tests.bench") -> str:
     """Return the command that measures the same again; where its output goes is no part of it."""
-    kept = " ".join(["python -m tests.bench", *arguments])
+    kept = " ".join([f"python -m {module}", *arguments])
     return re.sub(r" --(json|plots)[ =]\S+", "", kept)
 
 

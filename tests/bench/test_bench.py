@@ -9,7 +9,17 @@ import pytest
 from backtest.market.layout import TOTALS, Formula
 from opencl.devices import select
 from tests.bench import __main__ as bench
-from tests.bench import bank, market, rollout, scenario, transfer
+from tests.bench import (
+    bank,
+    evaluation,
+    learner,
+    market,
+    memory,
+    rollout,
+    scenario,
+    transfer,
+    walkforward,
+)
 from tests.bench.operations import Counting, step_operations
 from tests.bench.rows import Row
 from tests.bench.scene import gaussian_tape
@@ -29,13 +39,22 @@ def small(monkeypatch):
         monkeypatch.setattr(module, "ATOMS", 11)
     monkeypatch.setattr(scenario, "SIZES", {"tiny": (2, 3, 4)})
     monkeypatch.setattr(scenario, "REPEATS", 1)
+    for name, value in (
+        ("SMALL", {"scenarios": 2, "horizon": 3, "latent": 4}),
+        ("BARS", 100),
+        ("STEPS", 64),
+        ("EPISODES", 4),
+        ("CPU_UPDATES", 2),
+        ("BATCHES", (16,)),
+    ):
+        monkeypatch.setattr(learner, name, value)
     for name, value in (("GPU_QUERIES", 64), ("CPU_QUERIES", 64), ("DIM", 70), ("ROWS", 40)):
         monkeypatch.setattr(bank, name, value)
 
 
 def test_one_command_measures_everything(monkeypatch, tmp_path, capsys):
     path = tmp_path / "figures.json"
-    parts = ("market", "rollout", "scenario", "transfer", "bank")
+    parts = ("market", "rollout", "scenario", "transfer", "bank", "learner")
     only = [word for part in parts for word in ("--only", part)]
     monkeypatch.setattr(sys, "argv", ["x", "--quick", "--json", str(path), *only])
     assert bench.main() == 0
@@ -48,7 +67,10 @@ def test_one_command_measures_everything(monkeypatch, tmp_path, capsys):
     assert any("torch" in name for name in names)
     assert sum("copies" in name for name in names) == 1
     assert sum("both banks" in name for name in names) == 1
-    assert [name.split(",")[0] for name in names[-3:]] == ["retrieval", "updates", "updates"]
+    banks = [name.split(",")[0] for name in names if name.startswith(("retrieval", "updates"))]
+    assert banks == ["retrieval", "updates", "updates"]
+    learned = [name for name in names if name.startswith("learner")]
+    assert any("mlp" in name for name in learned) and any("scenario" in name for name in learned)
     assert all(row["figure"] > 0 for row in written["rows"])
     assert "steps/s" in capsys.readouterr().out
 
@@ -84,14 +106,18 @@ def test_a_wrong_part_ends_with_its_name_and_exit_code_1(monkeypatch, capsys):
     def measure(part, device, quick):
         if part == "bank":
             raise AssertionError("slots differ; not timed")
+        if part == "memory":
+            raise OSError("no room")
         return [Row(part, 1.0, "steps/s")]
 
     monkeypatch.setattr(bench, "measure", measure)
-    monkeypatch.setattr(sys, "argv", ["x", "--only", "bank", "--only", "market"])
+    only = ("--only", "bank", "--only", "memory", "--only", "market")
+    monkeypatch.setattr(sys, "argv", ["x", *only])
     assert bench.main() == 1
     shown = capsys.readouterr().out.splitlines()
-    assert shown[-1] == "FAIL bank: slots differ; not timed"
-    assert any("market" in line for line in shown[:-1])
+    assert shown[-2] == "FAIL bank: slots differ; not timed"
+    assert shown[-1] == "FAIL memory: OSError: no room"
+    assert any("market" in line for line in shown[:-2])
 
 
 def test_a_way_that_hands_over_other_numbers_is_not_timed(monkeypatch):
@@ -110,3 +136,41 @@ def test_a_missing_package_is_said_and_not_hidden(monkeypatch):
     (row,) = bench.measure("features", select(), quick=True)
     assert row.detail.startswith("not measured")
     assert row.plain()["figure"] is None
+
+
+def test_folds_in_one_launch_are_measured_and_compared(monkeypatch):
+    monkeypatch.setattr(evaluation, "HIDDEN", (20, 20))
+    monkeypatch.setattr(evaluation, "ATOMS", 11)
+    for name, value in (("STEPS", 40), ("FOLDS", 2), ("SEEDS", 2)):
+        monkeypatch.setattr(evaluation, name, {"gpu": value, "cpu": value})
+    one, many = evaluation.run(select(), quick=True)
+    assert "launches 1, window uploads 1" in one.detail
+    assert "launches 4, window uploads 4" in many.detail
+    monkeypatch.setattr(
+        evaluation, "launch", lambda *given: [np.random.default_rng().random(3)] * 4
+    )
+    with pytest.raises(AssertionError, match="one launch differs from many; not timed"):
+        evaluation.run(select(), quick=True)
+
+
+def test_memory_is_planned_and_measured(monkeypatch):
+    monkeypatch.setattr(memory, "HIDDEN", (20, 20))
+    monkeypatch.setattr(memory, "ATOMS", 11)
+    axes = {"bars": (300, 600, 900), "envs": (64, 128, 192), "slots": (4, 8, 12)}
+    monkeypatch.setattr(memory, "AXES", {"gpu": axes, "cpu": axes})
+    monkeypatch.setattr(memory, "FIXED", {"gpu": (300, 64), "cpu": (300, 64)})
+    rows = memory.run(select(), quick=True)
+    lines = [row for row in rows if "line over" in row.name]
+    assert [row.unit for row in lines] == ["B/bar", "B/env", "B/slot"]
+    assert all("planned" in row.detail and "(R2 1.0000)" in row.detail for row in lines[:2])
+    assert memory.fit([1, 2, 3], [5, 7, 9]) == (pytest.approx(2), pytest.approx(1))
+
+
+@pytest.mark.slow
+def test_a_walk_forward_says_what_was_run_and_where_time_went():
+    whole, *phases = walkforward.run(select(), quick=True)
+    assert "1 folds x 1 seeds" in whole.detail and "of the production budget" in whole.detail
+    assert {"collection", "updates", "stage 0", "features"} <= {
+        row.name.removeprefix("walk-forward, ") for row in phases
+    }
+    assert sum(row.figure for row in phases) == pytest.approx(whole.figure)

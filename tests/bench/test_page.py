@@ -30,16 +30,17 @@ def test_the_command_is_kept_without_where_its_output_went():
     assert report.command(given) == "python -m tests.bench --quick --only bank"
 
 
-def test_rows_of_one_axis_and_unit_become_lines_of_one_picture(tmp_path):
+def test_rows_of_one_axis_become_panels_of_one_picture(tmp_path):
     lone = Row("lone", 1.0, "bars/s", series="s", axis="bars", x=1.0)
     runs = [run("rollout", *CURVE, lone), run("rollout", *CURVE[:2], kind="gpu")]
     found = curves(runs)
-    assert list(found) == [("envs", "steps/s")]  # one point is no curve
-    assert found["envs", "steps/s"]["cpu", "fp32"] == [(2, 10), (4, 100), (8, 1000)]
-    assert found["envs", "steps/s"]["gpu", "fp32"] == [(2, 10), (8, 1000)]
+    assert list(found) == ["envs"]  # one point is no curve
+    lines = found["envs"]["steps/s"]
+    assert lines["cpu", "fp32"] == [(2, 10), (4, 100), (8, 1000)]
+    assert lines["gpu", "fp32"] == [(2, 10), (8, 1000)]
     ratio = Row("market, against numba", 8.0, TIMES)
     drawn = draw([*runs, run("parallel_numba", ratio)], tmp_path / "new")
-    assert [path.name for path in drawn] == ["bench_envs_steps_per_s.png", "bench_peers.png"]
+    assert [path.name for path in drawn] == ["bench_envs.png", "bench_peers.png"]
     assert all(path.stat().st_size > 1000 for path in drawn)
 
 

@@ -1,7 +1,7 @@
 """A whole walk-forward on synthetic bars, and where its time goes.
 
 Bars, features, folds, stage 0, collection, learning, evaluation, Parquet and DuckDB, by the same
-functions that the assets call; trials run one after the other in this process.
+functions that the assets call; folds follow one another in this process, seeds train side by side.
 
     python -m tests.bench.walkforward --bars 1000000 --folds 10 --seeds 1 --share 0.1
 
@@ -12,6 +12,8 @@ updates of 4,096 a fold and seed); what was run is printed, nothing is extrapola
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,7 +30,7 @@ from backtest.config import Config, parse
 from backtest.data.ingest import ingest
 from backtest.experiment import Experiment
 from backtest.lake import Lake, read_json
-from opencl import collector, fold_result, training
+from opencl import collector, fold_result, joint_evaluator, seed_training
 from opencl.devices import Device, select
 from opencl.training import TrainSpec
 from tests.bench.rows import Row
@@ -39,6 +41,7 @@ UPDATES, EPOCHS = 20_000, 24  # production: 24 * 4,096 * 512 = 50.3 M steps
 # bars, folds, seeds and share of the budget
 SIZES = {"gpu": (1_000_000, 10, 1, 0.1), "cpu": (90_000, 2, 1, 0.002)}
 QUICK = (90_000, 1, 1, 0.0005)
+PRODUCTION = (1_000_000, 10, 10, 1.0)  # what the goal is for
 
 
 @dataclass
@@ -85,12 +88,13 @@ class Clock:
 
 # Who does the work of each phase: the function's home, its name.
 PHASES = {
-    "stage 0": (training, "_foundation"),
-    "states and upload": (training, "_prepare"),
+    "stage 0": (seed_training, "lay_foundations"),
+    "states and upload": (seed_training, "_prepare"),
     "collection": (collector.DeviceCollector, "collect"),
     "insertion": (replay.Replay, "insert"),
     "updates": (train, "_updates"),
-    "validation": (collector.DeviceEvaluator, "evaluate"),
+    "train windows": (collector.DeviceEvaluator, "evaluate"),
+    "validation windows": (joint_evaluator.JointEvaluator, "evaluate"),
     "test windows": (fold_result, "play"),
     "results": (fold_result, "_result"),
 }
@@ -129,10 +133,14 @@ def walk(
     steps = sum(s["policy"]["steps"] for s in summaries)
     updates = sum(s["curve"][-1]["updates"] for s in summaries)
     budget = config.learner
+    trials = found * seeds
+    done = steps / trials / (ENVS * EPISODE * EPOCHS)
+    learned = updates * budget.batch / trials / (UPDATES * BATCH)
     what = (
         f"{bars:,} bars, {found} folds x {seeds} seeds, {kind}, {budget.envs:,} envs x "
         f"{budget.episode_steps} steps x {budget.epochs} rounds and {budget.updates:,} updates x "
-        f"{budget.batch:,} each = {share:.3g} of the production budget"
+        f"{budget.batch:,} each: {done:.2%} of the production budget's steps, {learned:.2%} of its "
+        "updates"
     )
     rows = [
         Row(
@@ -140,6 +148,7 @@ def walk(
             whole,
             "s",
             f"{what}; {steps:,} steps, {updates:,} updates in all",
+            goal="walkforward" if (bars, found, seeds, share) == PRODUCTION else "",
         )
     ]
     counted = sorted(clock.seconds.items(), key=lambda phase: -phase[1])
@@ -206,10 +215,9 @@ def _study(folder: Path, config: Config, folds: int, clock: Clock) -> tuple[int,
         raise ValueError(f"{folds} folds asked for; the bars allow {len(complete)}")
     keys, summaries = complete[:folds], []
     for key in keys:
-        for seed in config.study.seeds:
-            spec = TrainSpec(config, folder, NAME, key, seed, "bench")
-            with clock.phase("training, the rest"):
-                summaries.append(read_json(training.train_seed(spec)))
+        specs = [TrainSpec(config, folder, NAME, key, seed, "bench") for seed in config.study.seeds]
+        with clock.phase("training, the rest"):
+            summaries += map(read_json, seed_training.train_seeds(specs))
     with clock.phase("evaluation, the rest"):
         for _ in fold_result.evaluate_folds(experiment, NAME, keys, "bench"):
             pass
@@ -224,7 +232,7 @@ def _listed(real: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
 
 def main() -> None:
     """Measure what the arguments say and print the table."""
-    from tests.bench.__main__ import report
+    from tests.bench.report import command, figures, show
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="auto")
@@ -233,9 +241,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--share", type=float, default=0.1, help="of the production budget")
     parser.add_argument("--network", choices=("mlp", "scenario"), default="mlp")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     given = parser.parse_args()
     device = select(given.device)
-    report(device, walk(device, given.bars, given.folds, given.seeds, given.share, given.network))
+    rows = walk(device, given.bars, given.folds, given.seeds, given.share, given.network)
+    run = figures(device, {"walkforward": rows})
+    run["command"] = command(sys.argv[1:], "tests.bench.walkforward")
+    show(run)
+    if given.json:
+        given.json.write_text(json.dumps(run, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from backtest.experiment import Experiment
 from backtest.lake import Lake, read_json, read_table
 from opencl.fold_result import evaluate_fold
 from opencl.out_of_sample import OutOfSample
-from opencl.training import TrainSpec, train_seed
+from opencl.seed_training import train_seed
+from opencl.training import TrainSpec
 from tests.study import FOLDS, configuration
 
 NAME, KEY = "ONE", FOLDS[0]

@@ -16,8 +16,8 @@ from backtest.evaluation.ratios import sharpe
 from backtest.experiment import Experiment
 from backtest.lake import Lake, read_json, write_json
 from opencl import skills
+from opencl.seed_training import train_seed
 from opencl.skills import form_skills
-from opencl.training import train_seed
 from opencl.variants import load_variants, seed_summaries
 from tests.opencl.formation.scene import FAST
 from tests.skills import KEY, NAME, SCENARIO, SLOTS, spec_of

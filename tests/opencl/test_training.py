@@ -12,8 +12,10 @@ from backtest.agent.result import StoppedError
 from backtest.errors import DataError
 from backtest.experiment import Experiment
 from backtest.lake import Lake, read_json
+from opencl import seed_training
 from opencl.devices import select
-from opencl.training import TrainSpec, train_seed
+from opencl.seed_training import train_seed, train_seeds
+from opencl.training import TrainSpec
 from tests.study import FOLDS, configuration, copied
 
 NAME, KEY = "ONE", FOLDS[0]
@@ -155,5 +157,28 @@ def test_every_device_trains_a_run_of_its_own(study, untrained, device):
     assert (after["made_by"] == before["made_by"]) == same
     assert after["policy"]["device"] == device.name
     assert after["policy"]["updates"] == 12
-    assert len(lines) == 2
+    assert len(lines) == 1 + 2  # what it plans, and the epochs
     assert lines[-1][1] == 1
+
+
+@pytest.mark.parametrize("room", [None, 1], ids=["together", "one at a time"])
+def test_seeds_side_by_side_learn_what_each_learns_alone(study, untrained, monkeypatch, room):
+    """Their validation windows are one launch; a small device trains them one after the other."""
+    groups, real = [], seed_training.JointEvaluator
+    monkeypatch.setattr(
+        seed_training,
+        "JointEvaluator",
+        lambda device, shape, evaluators, seen: (
+            groups.append(len(evaluators)) or real(device, shape, evaluators, seen)
+        ),
+    )
+    if room:
+        monkeypatch.setattr(seed_training, "SHARE", 2**40)
+    specs = [spec_of(untrained, "trained", seed) for seed in (0, 1)]
+    paths = train_seeds(specs)
+    assert groups == ([1, 1] if room else [2])
+    for seed, path in enumerate(paths):
+        assert path == summary_of(untrained, seed)
+        assert content(path) == content(summary_of(study, seed))
+    groups.clear()
+    assert train_seeds(specs) == paths and groups == []

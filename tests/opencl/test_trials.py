@@ -3,11 +3,13 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import repeat
 
 import pytest
 
 from opencl import skills, trials
 from opencl.training import TrainSpec
+from pipelines.runner import InlineRunner
 from tests.study import FOLDS, copied
 
 
@@ -41,7 +43,10 @@ def steps(monkeypatch):
 
         return make
 
-    monkeypatch.setattr(trials, "train_seed", stand_in("train"))
+    def train(specs, stop, logs):
+        return [stand_in("train")(*one) for one in zip(specs, repeat(stop), logs, strict=False)]
+
+    monkeypatch.setattr(trials, "train_seeds", train)
     monkeypatch.setattr(skills, "form_skills", stand_in("form"))
     return found
 
@@ -74,3 +79,18 @@ def test_two_that_want_the_same_banks_take_turns_and_others_do_not_wait(spec, st
     own = [step for step in steps if step.startswith("form 0")]
     assert own == ["form 0 begins", "form 0 ends"] * 2
     assert steps.index("form 1 begins") < len(steps) - 1 - steps[::-1].index("form 0 ends")
+
+
+def test_an_inline_runner_trains_the_seeds_of_a_fold_together(spec, steps, monkeypatch):
+    groups, real = [], trials.train_seeds
+    monkeypatch.setattr(
+        trials, "train_seeds", lambda specs, *rest: groups.append(len(specs)) or real(specs, *rest)
+    )
+    other = replace(spec, fold_key=FOLDS[1])
+    specs = [spec, replace(spec, seed=1), replace(other, seed=2), replace(spec, seed=3)]
+    with InlineRunner() as runner:
+        found = list(runner.imap(trials.train, specs))
+        assert found == [spec.lake / f"train_{one.seed}" for one in specs]
+        assert groups == [2, 1, 1]
+        assert list(runner.imap(trials.form, specs[:1])) == [spec.lake / "form_0"]
+        assert list(runner.imap(abs, [-1, 2])) == [1, 2]

@@ -54,7 +54,9 @@ def test_progress_rises_to_the_publication(reference):
     shares = [event.share for event in events]
     assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] == 1
     assert [event for event in events if event.kind == "problem"] == []
-    assert sum(event.kind == "trial" for event in events) == 2 * 2  # folds x epochs, one seed
+    assert sum(event.kind == "trial" for event in events) == 2 * (
+        1 + 2
+    )  # folds x (plan and epochs)
     assert [event.text for event in events[-2:]] == ["publish", "complete"]
 
 
