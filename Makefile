@@ -1,6 +1,8 @@
 # Two commands are all a fresh machine needs: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
+# A worker a core, whole files each. Session fixtures are made once per worker, so few of them.
+PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
 .PHONY: venv demo test test-slow coverage check format ui bench bench-smoke
 
@@ -21,7 +23,7 @@ demo: venv
 	$(BIN)/skillwalk run --profile smoketest --set learner.updates=1500 --set learner.batch=256
 
 test: venv
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL)
 
 coverage: venv
 	$(BIN)/pytest --cov --cov-report=term:skip-covered
@@ -32,7 +34,7 @@ test-slow: venv
 check: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 	$(BIN)/dagster definitions validate -w workspace.yaml --log-level error
 	$(BIN)/python -m tests.size

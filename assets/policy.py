@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations`: Dagster reads the annotations of an asset.
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -12,15 +12,14 @@ from assets.experience import read_digest
 from assets.partitions import Partitions
 from assets.resources import ExperimentResource, FoldStep, fold_step
 from assets.tables import Made
+from assets.trials import summaries_by_seed
 from backtest import identity
 from backtest.errors import DataError
-from backtest.lake import read_json
-from opencl.trials import Report, Runner, Stage, train
+from opencl.trials import Runner
 
 CHECKS = ("range_holds", "control_fails")
 # means over seeds of the forecasts' quality, plotted by partition
 PLOTTED = ("aux_auc", "aux_shuffled_auc", "aux_sd", "coverage_50", "coverage_90")
-MOST_LINES = 14  # in the step's log while the seeds train
 SHOWN = (
     "seed",
     "best_epoch",
@@ -61,17 +60,14 @@ def policy(partitions: Partitions) -> dg.AssetsDefinition:
         if step.skipped:
             results = checks.skipped(CHECKS, step.fold.reason)
             return dg.MaterializeResult(metadata=step.metadata, check_results=results)
-        seeds = step.experiment.config.study.seeds
-        with runner.listening(thinned(step, "train", context.log.info)):
-            paths = list(runner.imap(train, [step.spec(seed) for seed in seeds]))
-        summaries = dict(zip(seeds, map(read_json, paths), strict=True))
+        summaries = summaries_by_seed(step, "train", runner, context.log.info)
         check_first_round(step, summaries)
         rows = {seed: summary["policy"] for seed, summary in summaries.items()}
         best = (f"{seed}: {tables.cell(row['validation_sharpe'])}" for seed, row in rows.items())
         context.log.info(f"best validation Sharpe by seed: {', '.join(best)}")
         reports = {seed: summary["aux_report"] for seed, summary in summaries.items()}
         curves = {f"seed {seed}": summary["curve"] for seed, summary in summaries.items()}
-        first = rows[seeds[0]]
+        first = next(iter(rows.values()))
         return dg.MaterializeResult(
             metadata={
                 **step.metadata,
@@ -127,24 +123,6 @@ def check_first_round(step: FoldStep, summaries: dict[int, dict[str, Any]]) -> N
                 f"asset experience of {step.instrument} {step.fold.key} on the policy's device, "
                 f"{summary['policy']['device']}, or delete {step.policies()} and train again"
             )
-
-
-def thinned(step: FoldStep, stage: Stage, log: Callable[[str], object]) -> Callable[[Report], None]:
-    """Return what passes at most `MOST_LINES` reports of this fold to a log, evenly by progress."""
-    done = dict.fromkeys(step.experiment.config.study.seeds, 0.0)
-    lines = 0
-
-    def tell(report: Report) -> None:
-        nonlocal lines
-        here = step.instrument, step.fold.key, stage
-        if (report.instrument, report.fold_key, report.stage) != here:
-            return
-        done[report.seed] = report.share
-        if sum(done.values()) / len(done) * MOST_LINES >= lines:
-            lines += 1
-            log(report.text)
-
-    return tell
 
 
 def means(rows: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, float | None]:

@@ -9,14 +9,13 @@ import dagster as dg
 
 from assets import checks, plots, tables
 from assets.partitions import Partitions
-from assets.policy import thinned
 from assets.resources import ExperimentResource, FoldStep, fold_step
 from assets.tables import Made
+from assets.trials import summaries_by_seed
 from backtest import identity
 from backtest.errors import StoreError
 from backtest.evaluation.ablation import NONE, gate_faults
-from backtest.lake import read_json
-from opencl.trials import Runner, form
+from opencl.trials import Runner
 
 CHECKS = ("bank_matches_weights", "gate_ran")
 NO_BANKS = "skills.banks is empty: the only variant is none"
@@ -75,9 +74,7 @@ def skill_bank(partitions: Partitions) -> dg.AssetsDefinition:
             )
         seeds = step.experiment.config.study.seeds
         policies = {seed: read_summary(step.policies(), seed, "policy") for seed in seeds}
-        with runner.listening(thinned(step, "form", context.log.info)):
-            paths = list(runner.imap(form, [step.spec(seed) for seed in seeds]))
-        summaries = dict(zip(seeds, map(read_json, paths), strict=True))
+        summaries = summaries_by_seed(step, "form", runner, context.log.info)
         chosen = {seed: variant(entries(s), "chosen") for seed, s in summaries.items()}
         context.log.info(f"chosen by seed: {chosen}")
         faults = {

@@ -17,8 +17,8 @@ from opencl.programs import Program
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
 
-GROUP = 64
-QUERIES, MOST_SLOTS = 4, 22  # that one group scores together; sums lie in registers
+LANES = 64  # of an ordered sum
+QUERIES, MOST_SLOTS = 4, 12  # that one group scores together; their sums lie in registers
 # Floats between rows of 64 lanes in local memory. One item adds up one row, four floats at a time:
 # rows 64 apart would all start in the same bank of a GPU's local memory.
 PART_ROW = 68
@@ -46,8 +46,13 @@ def slot_tile(slots: int) -> int:
 @cache
 def retrieval_program(device: Device, tile: int) -> Program:
     """Return the compiled kernels of a device, one object for all calls."""
-    sizes = {"SLOT_TILE": tile, "PART_ROW": PART_ROW}
-    return Program(device, ("skill_score.cl", "skill_retrieval.cl"), sizes)
+    files = ("skill_score.cl", "skill_search_group.cl", "skill_retrieval.cl")
+    return Program(device, files, search_sizes(tile))
+
+
+def search_sizes(tile: int) -> dict[str, int]:
+    """Return the constants of `skill_search_group.cl`."""
+    return {"SLOT_TILE": tile, "PART_ROW": PART_ROW}
 
 
 class DeviceSnapshots:
@@ -72,7 +77,7 @@ class DeviceSnapshots:
             for name in (*FIELDS, "shift")
         }
         if self.group:
-            arrays["keys"] = _blocks(arrays["keys"], slot_tile(self.slots))
+            arrays["keys"] = lane_blocks(arrays["keys"], slot_tile(self.slots))
         self.arrays: dict[str, DeviceArray] = {n: upload(device, a) for n, a in arrays.items()}
 
     def retrieve_rows(self, h: Floats) -> Ints:
@@ -91,7 +96,7 @@ class DeviceSnapshots:
         name, size, group = "bank_retrieve_item", self.count * queries, None
         if self.group:
             groups = self.count * -(-queries // QUERIES)
-            name, size, group = "bank_retrieve_group", groups * GROUP, (GROUP,)
+            name, size, group = "bank_retrieve_group", groups * LANES, (LANES,)
         kernel = self.program.kernel(name)
         queue = self.device.timed_queue if timed else self.device.queue
         return kernel(
@@ -126,10 +131,10 @@ class DeviceSnapshots:
             )
 
 
-def _blocks(keys: Floats, tile: int) -> Floats:
+def lane_blocks(keys: Floats, tile: int) -> Floats:
     """Return keys [M, N, K] as [M, N/tile, K/64, tile, 64], rounded up, zeros behind the end."""
     count, slots, dim = keys.shape
-    shape = count, -(-slots // tile), tile, -(-dim // GROUP), GROUP
-    wide = np.zeros((count, shape[1] * tile, shape[3] * GROUP), np.float32)
+    shape = count, -(-slots // tile), tile, -(-dim // LANES), LANES
+    wide = np.zeros((count, shape[1] * tile, shape[3] * LANES), np.float32)
     wide[:, :slots, :dim] = keys
     return np.ascontiguousarray(wide.reshape(shape).swapaxes(2, 3))

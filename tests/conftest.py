@@ -1,8 +1,13 @@
 """Fixtures shared by all tests."""
 
+import os
 from pathlib import Path
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # the workers fill the cores; set before torch is imported
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

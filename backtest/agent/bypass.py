@@ -41,6 +41,20 @@ def bypass_loss(
     return (weight * huber).mean()
 
 
+@torch.no_grad()
+def bypass_gradient(
+    alpha: Bypass, state: Tensor, action: Tensor, values: Tensor, goal: Tensor, weight: Tensor
+) -> Tensor:
+    """Return the gradient of `bypass_loss` in W, [4], written out: it is wanted in every update."""
+    s = forecast(state)
+    centred = alpha.weight - alpha.weight.mean()
+    error = values + s * centred[action] - goal
+    slope = error.clamp(-1.0, 1.0) * weight * s / len(s)
+    chosen = action[:, None] == torch.arange(len(centred), device=action.device)
+    in_centred: Tensor = slope @ chosen.to(slope.dtype)
+    return in_centred - in_centred.mean()
+
+
 def taken(addition: Tensor, action: Tensor) -> Tensor:
     """Return what the bypass [B, 4] adds to the directions taken, int64[B]; detached, [B]."""
     return addition.detach().gather(1, action[:, None])[:, 0]

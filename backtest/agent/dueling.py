@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from backtest.agent.actions import SPANS
 from backtest.agent.kinds import Weights
+from backtest.agent.linear import linear
 from backtest.agent.weights import N_DIRECTIONS, Floats, support
 from backtest.market.layout import AUX_SLOT, N_ACTIONS, N_BRANCHES
 
@@ -117,7 +118,7 @@ class DuelingNetwork(nn.Module, ABC):
 
     def read(self, features: Tensor, head: tuple[Tensor, Tensor]) -> Tensor:
         """Return logits [B, A, atoms] of features [B, h2]."""
-        return nn.functional.linear(features, *head).view(len(features), -1, self.atoms)
+        return linear(features, *head).view(len(features), -1, self.atoms)
 
     def logits(self, state: Tensor, head: tuple[Tensor, Tensor]) -> Tensor:
         """Return [B, A, atoms] for the actions of a `head`, which several calls may share."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from backtest.agent.actions import learned
-from backtest.agent.bypass import bypass_loss, moments, taken
+from backtest.agent.bypass import bypass_gradient, moments, taken
 from backtest.agent.dueling import DIRECTION
 from backtest.agent.kinds import BypassMode
 from backtest.agent.loss import branch_loss, mixture_target
@@ -67,26 +67,23 @@ class C51Learner:
         weight, bias = self.target.head(self.branches)
         self._target_head = weight.detach().clone(), bias.detach().clone()
         self.copy_target()
-        self.optimiser = self._adam(self._online, settings.weight_decay)
-        self.bypass_optimiser = self._adam(self.online.alpha.weight)
-
-    def _adam(self, parameter: nn.Parameter, decay: float = 0.0) -> torch.optim.Adam:
-        settings = self.settings
-        return torch.optim.Adam(
-            [parameter],
+        groups: list[dict[str, Any]] = [
+            {"params": [self._online], "weight_decay": settings.weight_decay},
+            {"params": [self.online.alpha.weight]},  # of the bypass, which has a loss of its own
+        ]
+        self.optimiser = torch.optim.Adam(
+            groups,
             lr=settings.learning_rate,
             eps=settings.adam_eps,
-            weight_decay=decay,
             fused=True,
-            capturable=parameter.is_cuda,
+            capturable=self._online.is_cuda,
         )
 
-    def restart_optimisers(self) -> None:
-        """Start Adam afresh; the bypass has moments of its own."""
-        for optimiser in (self.optimiser, self.bypass_optimiser):
-            for held in optimiser.state.values():
-                for tensor in held.values():
-                    tensor.zero_()
+    def restart_optimiser(self) -> None:
+        """Start Adam afresh."""
+        for held in self.optimiser.state.values():
+            for tensor in held.values():
+                tensor.zero_()
 
     @property
     def finite(self) -> bool:
@@ -98,7 +95,7 @@ class C51Learner:
         """Return the bypass's weights and Adam moments, float32[3, 4]; None without it."""
         if self.bypass == "off":
             return None
-        return moments(self.online.alpha, self.bypass_optimiser).cpu().numpy()
+        return moments(self.online.alpha, self.optimiser).cpu().numpy()
 
     def copy_target(self) -> None:
         """Make the target network equal to the online one."""
@@ -125,7 +122,7 @@ class C51Learner:
         self.online.load_numpy(widen(self.online.numpy_state(), factor))
         self.set_range(self.v_max * factor)
         self.copy_target()
-        self.restart_optimisers()
+        self.restart_optimiser()
 
     @torch.no_grad()
     def targets(self, batch: Batch, head: tuple[Tensor, Tensor]) -> Tensor:
@@ -166,30 +163,26 @@ class C51Learner:
             self.branches,
             addition,
         )
-        norm = self._descend(result.loss)
         if self.bypass != "off":
-            self._learn_bypass(batch, action[:, 0], result.values[:, 0], result.goal)
+            alpha = self.online.alpha
+            alpha.weight.grad = bypass_gradient(
+                alpha, batch.state, action[:, 0], result.values[:, 0], result.goal, batch.weight
+            )
+        norm = self._clipped(result.loss)
+        self.optimiser.step()
         edge = (target[:, 0] + target[:, -1]).mean()
         figures = torch.stack([result.loss.detach(), result.q, edge, norm])
         return Update(figures, result.error)
 
-    def _descend(self, loss: Tensor) -> Tensor:
-        """Step against the clipped gradient; return its norm before, []."""
+    def _clipped(self, loss: Tensor) -> Tensor:
+        """Put the clipped gradient of the loss where Adam reads it; return its norm before, []."""
         gradient = self._online.grad
         assert gradient is not None
         parts = torch.autograd.grad(loss, self._trained)
         torch.cat([part.reshape(-1) for part in parts], out=gradient)
         norm: Tensor = gradient.norm()
         gradient *= (self.settings.gradient_clip / (norm + 1e-6)).clamp(max=1.0)
-        self.optimiser.step()
         return norm
-
-    def _learn_bypass(self, batch: Batch, action: Tensor, values: Tensor, goal: Tensor) -> None:
-        """Take one step of the bypass's own loss; arguments as of `bypass_loss`."""
-        alpha = self.online.alpha
-        loss = bypass_loss(alpha, batch.state, action, values, goal, batch.weight, self.bypass)
-        (alpha.weight.grad,) = torch.autograd.grad(loss, [alpha.weight])
-        self.bypass_optimiser.step()
 
     @torch.no_grad()
     def advance(self) -> None:

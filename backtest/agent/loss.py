@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,10 +25,17 @@ def pick(logits: Tensor, action: Tensor, branches: Sequence[int]) -> Tensor:
         action: int64[B, L], the value within each branch.
         branches: the branches in logits.
     """
-    row = action + first_rows(len(action), logits.shape[1], tuple(branches), action.device)
-    # whole rows by index_select: ten times faster than gather on a CPU, exact on every device
-    picked = logits.flatten(0, 1).index_select(0, row.view(-1))
+    picked = logits.flatten(0, 1).index_select(0, rows_of(logits, action, branches))
     return picked.view(*action.shape, -1)
+
+
+def rows_of(logits: Tensor, action: Tensor, branches: Sequence[int]) -> Tensor:
+    """Return int64[B*L], where the actions lie among B*A rows of logits; arguments as of `pick`.
+
+    Whole rows by index_select: ten times faster than gather on a CPU, exact on every device.
+    """
+    row = action + first_rows(len(action), logits.shape[1], tuple(branches), action.device)
+    return row.view(-1)
 
 
 @cache
@@ -106,14 +113,46 @@ def branch_loss(
         branches: the branches in logits.
         bypass: [B], what it adds to Q of the direction taken; the first branch is direction then.
     """
-    log_p = pick(logits, action, branches).log_softmax(-1)
-    cross_entropy = -(target[:, None] * log_p).sum(-1)  # [B, L]
-    loss = (weight * cross_entropy.mean(1)).mean()
+    row = rows_of(logits, action, branches)
+    loss, p = _CrossEntropy.apply(logits, row, target, weight)  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        values = log_p.exp() @ support
+        values = p @ support
         q = values
         if bypass is not None:
             q = torch.cat([values[:, :1] + bypass[:, None], values[:, 1:]], dim=1)
         goal = target @ support
         error = goal[:, None] - q
     return Loss(loss, error.abs().sum(1), q.mean(), values, goal)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Return the loss [] and the distributions [B, L, atoms] of the actions; once differentiable.
+
+    Arguments: logits [B, A, atoms]; row int64[B*L], no row twice; target [B, atoms]; weight [B].
+    The gradient is p - target: written out, it is a fifth of the operations.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, row: Tensor, target: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the mean over rows of weight * mean over branches of the cross-entropy."""
+        picked = logits.flatten(0, 1).index_select(0, row)
+        log_p = picked.view(len(target), -1, target.shape[1]).log_softmax(-1)
+        cross_entropy = -(target[:, None] * log_p).sum(-1)  # [B, L]
+        p = log_p.exp()
+        ctx.save_for_backward(p, row, target, weight)
+        ctx.shape = logits.shape
+        ctx.mark_non_differentiable(p)
+        return (weight * cross_entropy.mean(1)).mean(), p
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
+        """Return the gradient in the logits: zero but in the rows of the actions."""
+        p, row, target, weight = ctx.saved_tensors
+        in_picked = p * target.sum(1)[:, None, None] - target[:, None]
+        in_picked *= (grad * weight / row.numel())[:, None, None]
+        in_logits = p.new_zeros(ctx.shape)
+        in_logits.flatten(0, 1).index_copy_(0, row, in_picked.flatten(0, 1))
+        return in_logits, None, None, None

@@ -16,6 +16,7 @@ from backtest.agent.dueling import (
     greedy,
     local_spans,
 )
+from backtest.agent.linear import linear
 from backtest.agent.weights import Floats, PolicyWeights, export
 from backtest.config import Network
 from backtest.market.layout import STATE_DIM
@@ -56,7 +57,9 @@ class QNetwork(DuelingNetwork):
 
     def features(self, state: Tensor) -> Tensor:
         """Return the second hidden layer [B, h2]."""
-        return torch.relu(self.hidden(torch.relu(self.first(state))))
+        first, second = self.first, self.hidden
+        hidden = torch.relu(linear(state, first.weight, first.bias))
+        return torch.relu(linear(hidden, second.weight, second.bias))
 
     def make_critic(self) -> QNetwork:
         """Return a network of the same sizes, to be loaded."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+CACHED = 2**17  # floats of the largest array on a CPU; larger ones leave its cache
+
 
 def project(z_target: Tensor, p: Tensor, support: Tensor) -> Tensor:
     """Return the distribution on `support` nearest to (z_target, p), [B, atoms].
@@ -22,7 +24,14 @@ def project(z_target: Tensor, p: Tensor, support: Tensor) -> Tensor:
     spacing = (high - low) / (len(support) - 1)
     places = (z_target.clamp(low, high) - low) / spacing
     atoms = (support - low) / spacing
+    rows = len(p) if p.is_cuda else max(1, CACHED // (places.shape[1] * len(atoms)))
+    parts = zip(torch.split(places, rows), torch.split(p, rows), strict=True)
+    return torch.cat([_spread(*part, atoms) for part in parts])
+
+
+def _spread(places: Tensor, p: Tensor, atoms: Tensor) -> Tensor:
+    """Return the mass [B, atoms] that atoms get of p [B, M] at places [B, M], all in spacings."""
     share = places[:, :, None] - atoms
     # in place on the one [B, M, atoms] array: it is the largest of an update
-    share.abs_().neg_().add_(1.0).clamp_(min=0.0)
+    torch.sub(torch.ones_like(atoms), share.abs_(), out=share).clamp_(min=0.0)
     return torch.bmm(p[:, None, :], share)[:, 0]

@@ -282,7 +282,7 @@ class Replay:
         fixed = fixed.clamp_(min=1).view(-1)  # as an integer, so that NaN is a priority too
         column, row = self.columns["priority"], row.view(-1)
         # a maximum does not depend on the order of its writes
-        column[row] = 0
+        column.index_fill_(0, row, 0)
         column.scatter_reduce_(0, row, fixed, "amax")
         self.top_priority.copy_(torch.maximum(self.top_priority, fixed.max()))
 

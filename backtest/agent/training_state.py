@@ -21,7 +21,7 @@ from backtest.agent.result import Checkpoint, Curve, Trained
 from backtest.errors import StoreError
 
 KIND = "skillwalk.training"
-VERSION = 2
+VERSION = 3
 _SCALARS = ("epoch", "steps", "edge_mass", "widened", "range_failed")
 
 
@@ -102,9 +102,8 @@ def save(path: Path, state: TrainingState) -> None:
     learner = state.learner
     put("online", learner.online.numpy_state())
     put("target", learner.target.numpy_state())
-    for name, optimiser in _optimisers(learner).items():
-        for place, moments in optimiser.state_dict()["state"].items():
-            put(f"{name}.{place}", {k: value.cpu().numpy() for k, value in moments.items()})
+    for place, moments in learner.optimiser.state_dict()["state"].items():
+        put(f"adam.{place}", {k: value.cpu().numpy() for k, value in moments.items()})
     put("replay", state.replay.state())
     metadata: dict[str, Any] = {name: getattr(state, name) for name in _SCALARS}
     metadata |= {
@@ -157,13 +156,12 @@ def _restore(plan: Plan, arrays: tensor_file.Arrays, metadata: dict[str, Any]) -
     learner.target.load_numpy(get("target"))
     learner.new_target_head()
     learner.online.load_numpy(get("online"))
-    for kind, optimiser in _optimisers(learner).items():
-        moments: dict[int, dict[str, torch.Tensor]] = {}
-        for key, value in get(kind).items():
-            place, name = key.split(".")
-            moments.setdefault(int(place), {})[name] = torch.from_numpy(value)
-        groups = optimiser.state_dict()["param_groups"]
-        optimiser.load_state_dict({"state": moments, "param_groups": groups})
+    moments: dict[int, dict[str, torch.Tensor]] = {}
+    for key, value in get("adam").items():
+        place, name = key.split(".")
+        moments.setdefault(int(place), {})[name] = torch.from_numpy(value)
+    groups = learner.optimiser.state_dict()["param_groups"]
+    learner.optimiser.load_state_dict({"state": moments, "param_groups": groups})
     state.replay.restore(get("replay"))
     for name in _SCALARS:
         setattr(state, name, metadata[name])
@@ -178,8 +176,3 @@ def _restore(plan: Plan, arrays: tensor_file.Arrays, metadata: dict[str, Any]) -
             get("best"), plan.network, validation=validation, train=train, **best
         )
     return state
-
-
-def _optimisers(learner: C51Learner) -> dict[str, torch.optim.Optimizer]:
-    """Return both optimisers by the prefix of their arrays."""
-    return {"adam": learner.optimiser, "bypass_adam": learner.bypass_optimiser}

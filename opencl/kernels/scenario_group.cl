@@ -12,22 +12,27 @@ inline float share(float *score)
 {
 #if TOP_K > 0
     float kept[HORIZON];
+#pragma unroll HORIZON
     for (int h = 0; h < HORIZON; h++) { // equal scores rank by token, the lowest first
         int better = 0;
+#pragma unroll HORIZON
         for (int i = 0; i < HORIZON; i++) {
             better += i < h ? score[i] >= score[h] : score[i] > score[h];
         }
         kept[h] = better < TOP_K ? score[h] : -INFINITY;
     }
+#pragma unroll HORIZON
     for (int h = 0; h < HORIZON; h++) {
         score[h] = kept[h];
     }
 #endif
     float top = score[0];
+#pragma unroll HORIZON
     for (int h = 1; h < HORIZON; h++) {
         top = max(top, score[h]);
     }
     float den = 0.0f;
+#pragma unroll HORIZON
     for (int h = 0; h < HORIZON; h++) {
         score[h] = exp(score[h] - top);
         den = den + score[h];
@@ -46,18 +51,22 @@ inline float4 load_latent(__global const float *x, const int l)
 #endif
 }
 
-// The same of the query from element `first` of the task context on, the skill's shift added, if any.
+// The same of an episode's query of group g (0 balance, 1 position, 2 calendar) to scenario s, the
+// skill's shift added, if any.
 inline float4 query_latent(const Policy *p, __global const float *row, __local const float *f,
-                           __global const float *shift, const int first, const int l)
+                           __global const float *shift, const int g, const int s, const int l)
 {
+    const int first = (g * SCENARIOS + s) * LATENT;
     float4 query;
-    if (first >= 2 * SCENARIOS * LATENT) {
-        query = load_latent(row + CALENDAR_AT + first - 2 * SCENARIOS * LATENT, l);
+    if (g == 2) {
+        query = load_latent(row + CALENDAR_AT + s * LATENT, l);
     } else {
-        query.x = query_element(p, row, f, first + l);
-        query.y = l + 1 < LATENT ? query_element(p, row, f, first + l + 1) : 0.0f;
-        query.z = l + 2 < LATENT ? query_element(p, row, f, first + l + 2) : 0.0f;
-        query.w = l + 3 < LATENT ? query_element(p, row, f, first + l + 3) : 0.0f;
+        __global const float *w = p->query + 8 * (first + l);
+        const int mask = g == 0 ? BALANCE_MASK : POSITION_MASK;
+        query.x = project(w, f, mask);
+        query.y = l + 1 < LATENT ? project(w + 8, f, mask) : 0.0f;
+        query.z = l + 2 < LATENT ? project(w + 16, f, mask) : 0.0f;
+        query.w = l + 3 < LATENT ? project(w + 24, f, mask) : 0.0f;
     }
     return shift != 0 ? query + load_latent(shift + first, l) : query;
 }
@@ -78,7 +87,7 @@ inline void attend(const Policy *p, __global const float *row, __local const flo
         float4 query[3];
 #pragma unroll 3
         for (int g = 0; g < 3; g++) {
-            query[g] = query_latent(p, row, f, shift, (g * SCENARIOS + s) * LATENT, l);
+            query[g] = query_latent(p, row, f, shift, g, s, l);
         }
 #pragma unroll HORIZON
         for (int h = 0; h < HORIZON; h++) {

@@ -8,7 +8,7 @@
 // Episodes of one bar stand side by side; a run of them takes one turn.
 
 #define TILES (TILE / 16)
-#define PARTS (WARPS / TILES) // warps that share 16 episodes
+#define PARTS (WARPS / TILES > 1 ? WARPS / TILES : 1) // warps that share 16 episodes
 
 // An 8x8 tile of bf16 across the lanes, turned.
 inline uint turn_8x8(const uint rows)
@@ -62,13 +62,11 @@ inline float4 pairs(__global const float *row0, __global const float *row1)
 }
 
 // Queries of group q (0 balance, 1 position, 2 calendar) and scenario s: C tiles of latents 0 to 7
-// and 8 to 15. at: first of the lane's latents.
+// and 8 to 15.
 inline void query_tiles(const Policy *p, const uint4 *inputs, __global const float *row0,
-                        __global const float *row1, const int slot0, const int slot1, const int q, const int s,
-                        float4 *c0, float4 *c1)
+                        __global const float *row1, const int q, const int s, float4 *c0, float4 *c1)
 {
     const int lane = get_local_id(0) % 32;
-    const int at = s * LATENT + lane % 4 * 2;
     *c0 = *c1 = (float4)(0.0f);
     if (q < 2) {
         // behind the plain weights, [2][SCENARIOS][2][32]: rounded, and what that leaves
@@ -81,23 +79,31 @@ inline void query_tiles(const Policy *p, const uint4 *inputs, __global const flo
         mma_bf16(c1, inputs[q], high.zw);
         mma_bf16(c1, inputs[q], low.zw);
     } else {
-        *c0 = pairs(row0 + CALENDAR_AT + at, row1 + CALENDAR_AT + at);
+        const int at = CALENDAR_AT + s * LATENT + lane % 4 * 2;
+        *c0 = pairs(row0 + at, row1 + at);
 #if LATENT > 8
-        *c1 = pairs(row0 + CALENDAR_AT + at + 8, row1 + CALENDAR_AT + at + 8);
+        *c1 = pairs(row0 + at + 8, row1 + at + 8);
 #endif
     }
-#if SLOTS > 0
-    if (slot0 >= 0 || slot1 >= 0) {
-        __global const float *shift = p->shift + q * SCENARIOS * LATENT + at;
-        const float4 hit = (float4)((float2)(slot0 >= 0), (float2)(slot1 >= 0));
-        __global const float *shift0 = shift + (long)max(slot0, 0) * TASK_ROW;
-        __global const float *shift1 = shift + (long)max(slot1, 0) * TASK_ROW;
-        *c0 = fma(hit, pairs(shift0, shift1), *c0);
+}
+
+// Adds what the retrieved skills shift the queries of scenario s by; slots of the lane's two episodes.
+inline void shift_tiles(const Policy *p, const int slot0, const int slot1, const int s, float4 *c0, float4 *c1)
+{
+    if (slot0 < 0 && slot1 < 0) {
+        return;
+    }
+    const float4 hit = (float4)((float2)(slot0 >= 0), (float2)(slot1 >= 0));
+    __global const float *shift0 = p->shift + (long)max(slot0, 0) * TASK_ROW + s * LATENT;
+    __global const float *shift1 = p->shift + (long)max(slot1, 0) * TASK_ROW + s * LATENT;
+#pragma unroll 3
+    for (int q = 0; q < 3; q++) {
+        const int at = q * SCENARIOS * LATENT + get_local_id(0) % 4 * 2;
+        c0[q] = fma(hit, pairs(shift0 + at, shift1 + at), c0[q]);
 #if LATENT > 8
-        *c1 = fma(hit, pairs(shift0 + 8, shift1 + 8), *c1);
+        c1[q] = fma(hit, pairs(shift0 + at + 8, shift1 + at + 8), c1[q]);
 #endif
     }
-#endif
 }
 
 // The sum over a row's four lanes.
@@ -110,8 +116,8 @@ inline float over_row(const float x)
 // The largest of a row's four lanes.
 inline float top_of_row(const float x)
 {
-    const float two = max(x, butterfly(x, 1u));
-    return max(two, butterfly(two, 2u));
+    const float two = fmax(x, butterfly(x, 1u));
+    return fmax(two, butterfly(two, 2u));
 }
 
 // 2^x of every component.
@@ -132,8 +138,8 @@ inline float2 share_tiles(float4 *s0, float4 *s1, const float2 weight)
     }
     *s1 = (float4)(t + 8 < HORIZON ? s1->x : none, t + 9 < HORIZON ? s1->y : none,
                    t + 8 < HORIZON ? s1->z : none, t + 9 < HORIZON ? s1->w : none);
-    const float4 most = max(*s0, *s1);
-    const float2 top = (float2)(top_of_row(max(most.x, most.y)), top_of_row(max(most.z, most.w)));
+    const float4 most = fmax(*s0, *s1);
+    const float2 top = (float2)(top_of_row(fmax(most.x, most.y)), top_of_row(fmax(most.z, most.w)));
     *s0 = exp2_tile(*s0 - top.xxyy);
     *s1 = exp2_tile(*s1 - top.xxyy);
     const float4 all_ = *s0 + *s1;
@@ -155,7 +161,13 @@ inline void add_scenario(const Policy *p, const uint4 *inputs, __local const int
     float4 c0[3], c1[3];
 #pragma unroll 3
     for (int q = 0; q < 3; q++) {
-        query_tiles(p, inputs, row0, row1, slot0, slot1, q, s, c0 + q, c1 + q);
+        query_tiles(p, inputs, row0, row1, q, s, c0 + q, c1 + q);
+    }
+#if SLOTS > 0
+    shift_tiles(p, slot0, slot1, s, c0, c1);
+#endif
+#pragma unroll 3
+    for (int q = 0; q < 3; q++) {
         a[q] = operand(c0[q] * scale, c1[q] * scale);
         c0[q] = c1[q] = (float4)(0.0f);
     }
@@ -223,45 +235,51 @@ inline void add_scenario(const Policy *p, const uint4 *inputs, __local const int
     }
 }
 
-// As in scenario_group.cl, without a history. The warps of 16 episodes add up their sums in h and
-// room, the last part first.
+// This warp's part of the first layer's sums for episodes 16*m and on.
+inline void encode_tile(const Policy *p, __local const int *place, __local const float *f, const int t,
+                        __local const int *slot, const int m, const int part, float4 *sum)
+{
+    const int lane = get_local_id(0) % 32;
+    const int e = 16 * m + lane / 4;
+    __global const float4 *bias = (__global const float4 *)p->b1 + lane % 4;
+#pragma unroll
+    for (int n = 0; n < HIDDEN1 / 16; n++) {
+        const float4 b = part == 0 ? bias[4 * n] : (float4)(0.0f);
+        sum[2 * n] = b.xyxy;
+        sum[2 * n + 1] = b.zwzw;
+    }
+    uint runs = 1u; // bit i: another bar than that of the episode before
+    for (int i = 1; i < 16; i++) {
+        runs |= place[16 * m + i] != place[16 * m + i - 1] ? 1u << i : 0u;
+    }
+    __global const float *row0 = p->table + (long)(place[e] + t) * BAR_ROW;
+    __global const float *row1 = p->table + (long)(place[e + 8] + t) * BAR_ROW;
+    const uint4 inputs[2] = {query_inputs(f + e, BALANCE_MASK), query_inputs(f + e, POSITION_MASK)};
+#pragma unroll 1
+    for (int s = part; s < SCENARIOS; s += PARTS) {
+        add_scenario(p, inputs, place + 16 * m, t, runs, row0, row1, slot[e], slot[e + 8], s, sum);
+    }
+}
+
+// As in scenario_group.cl, without a history. A warp takes whole blocks of 16 episodes, or shares
+// one with others; these add up their sums in h and room, the last part first.
 inline void encode(const Policy *p, __local const int *place, __local const float *f, const int count,
                    const int t, __global float *past, __local int *slot, __local int *unsure,
                    __local hidden_t *h, __local float *room)
 {
     const int lane = get_local_id(0) % 32;
-    const int m = get_local_id(0) / 32 % TILES;
-    const int part = get_local_id(0) / 32 / TILES; // warps from PARTS on are surplus
+    const int warp = get_local_id(0) / 32;
     search_task(p, place, f, t, slot, unsure, (__local float *)h, room);
     float4 sum[HIDDEN1 / 8];
+#if WARPS >= 2 * TILES
+    const int m = warp % TILES;
+    const int part = warp / TILES; // warps from PARTS on are surplus
     if (part < PARTS) {
-        __global const float4 *bias = (__global const float4 *)p->b1 + lane % 4;
-#pragma unroll
-        for (int n = 0; n < HIDDEN1 / 16; n++) {
-            const float4 b = part == 0 ? bias[4 * n] : (float4)(0.0f);
-            sum[2 * n] = b.xyxy;
-            sum[2 * n + 1] = b.zwzw;
-        }
-        place = place + 16 * m;
-        uint runs = 1u;
-        for (int e = 1; e < 16; e++) {
-            runs |= place[e] != place[e - 1] ? 1u << e : 0u;
-        }
-        const int e0 = lane / 4;
-        __global const float *row0 = p->table + (long)(place[e0] + t) * BAR_ROW;
-        __global const float *row1 = p->table + (long)(place[e0 + 8] + t) * BAR_ROW;
-        const int slot0 = slot[16 * m + e0];
-        const int slot1 = slot[16 * m + e0 + 8];
-        const uint4 inputs[2] = {query_inputs(f + 16 * m + e0, BALANCE_MASK),
-                                 query_inputs(f + 16 * m + e0, POSITION_MASK)};
-#pragma unroll 1
-        for (int s = part; s < SCENARIOS; s += PARTS) {
-            add_scenario(p, inputs, place, t, runs, row0, row1, slot0, slot1, s, sum);
-        }
+        encode_tile(p, place, f, t, slot, m, part, sum);
     }
     __local float4 *first = (__local float4 *)h + m * H_STEPS * 32 + lane;
     __local float4 *second = (__local float4 *)room + m * H_STEPS * 32 + lane;
-    for (int turn = PARTS - 1; turn > 0; turn--) {
+    for (int turn = PARTS - 1; turn >= 0; turn--) {
         if (part == turn) {
 #pragma unroll
             for (int n = 0; n < HIDDEN1 / 16; n++) {
@@ -269,21 +287,24 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
                     sum[2 * n] = sum[2 * n] + first[n * 32];
                     sum[2 * n + 1] = sum[2 * n + 1] + second[n * 32];
                 }
-                first[n * 32] = sum[2 * n];
-                second[n * 32] = sum[2 * n + 1];
+                if (turn > 0) {
+                    first[n * 32] = sum[2 * n];
+                    second[n * 32] = sum[2 * n + 1];
+                } else { // in the place of what this lane has just read
+                    h[(m * H_STEPS + n) * 32 + lane] = hidden_of(sum[2 * n], sum[2 * n + 1]);
+                }
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    if (part == 0) {
+#else
+    for (int m = warp; m < TILES; m += WARPS) {
+        encode_tile(p, place, f, t, slot, m, 0, sum);
 #pragma unroll
         for (int n = 0; n < HIDDEN1 / 16; n++) {
-            if (PARTS > 1) {
-                sum[2 * n] = sum[2 * n] + first[n * 32];
-                sum[2 * n + 1] = sum[2 * n + 1] + second[n * 32];
-            }
             h[(m * H_STEPS + n) * 32 + lane] = hidden_of(sum[2 * n], sum[2 * n + 1]);
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+#endif
 }

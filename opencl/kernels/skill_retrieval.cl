@@ -1,14 +1,9 @@
 // Retrieval of many queries against M banks, and GatherCorrection. Twin of
 // backtest/agent/bank/retrieval.py. Two kernels find the same: one for GPUs, one for CPUs.
 
-#define SUMS (SLOT_TILE + 1) // of a query: its products with a tile's keys, its square
-
-// For GPUs: 64 items, one a lane, search for four queries together, SLOT_TILE slots at a time, so that
-// an item uses every key element it loads four times. Sums go through local memory, two queries at
-// a time, where one item adds the lanes of one sum.
-// h [M][queries][key_dim], raw; center [M][key_dim]; keys [M][slots/SLOT_TILE][key_dim/64][SLOT_TILE][64],
-// both rounded up, zeros behind the end; norms, eligible, bonus [M][slots]; disagree [M][slots][slots];
-// threshold [M]; found [M][queries].
+// For GPUs: four queries a group, as skill_search_group.cl says.
+// h [M][queries][key_dim], raw; center [M][key_dim]; keys [M][slots/SLOT_TILE] of its blocks, rounded
+// up; norms, eligible, bonus [M][slots]; disagree [M][slots][slots]; threshold [M]; found [M][queries].
 __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_retrieve_group(
     __global const float *restrict center, __global const float *restrict keys,
     __global const float *restrict norms, __global const uchar *restrict eligible,
@@ -16,68 +11,27 @@ __kernel __attribute__((reqd_work_group_size(64, 1, 1))) void bank_retrieve_grou
     __global const float *restrict threshold, __global const float *restrict h, const int slots,
     const int key_dim, const int queries, __global int *restrict found)
 {
-    __local float part[2 * SUMS * PART_ROW] __attribute__((aligned(16)));
+    __local float part[4 * SUMS * PART_ROW] __attribute__((aligned(16)));
     __local float total[4 * SUMS];
-    __local float score[4 * SLOT_TILE];
+    __local float score[4 * SUMS];
     const int i = get_local_id(0);
     const int groups = (queries + 3) / 4;
     const long m = get_group_id(0) / groups;
     const int first = get_group_id(0) % groups * 4;
-    const long row = (key_dim + 63) / 64 * 64 * SLOT_TILE; // of one tile's keys
-    // surplus queries shadow the last one
-    __global const float *h0 = h + (m * queries + first) * key_dim;
-    __global const float *h1 = h0 + min(1, queries - 1 - first) * key_dim;
-    __global const float *h2 = h0 + min(2, queries - 1 - first) * key_dim;
-    __global const float *h3 = h0 + min(3, queries - 1 - first) * key_dim;
-    center += m * key_dim;
-    keys += m * ((slots + SLOT_TILE - 1) / SLOT_TILE) * row + i;
+    const long block = (long)((key_dim + 63) / 64) * SLOT_TILE * 64;
+    keys += m * ((slots + SLOT_TILE - 1) / SLOT_TILE) * block;
     Best best = best_none(); // items 0..3 own a query each
-    for (int tile = 0; tile < slots; tile += SLOT_TILE) {
-        float4 sum[SUMS]; // products with the keys, then the squares
-#pragma unroll SUMS
-        for (int s = 0; s < SUMS; s++) {
-            sum[s] = (float4)(0.0f);
-        }
-        __global const float *key = keys + tile / SLOT_TILE * row;
-        float4 next = (float4)(0.0f); // what the round after this one works on: on its way meanwhile
-        if (i < key_dim) {
-            next = (float4)(h0[i], h1[i], h2[i], h3[i]);
-        }
-        for (int d = i; d < key_dim; d += 64, key += 64 * SLOT_TILE) {
-            const float4 x = next - center[d];
-            if (d + 64 < key_dim) {
-                next = (float4)(h0[d + 64], h1[d + 64], h2[d + 64], h3[d + 64]);
-            }
-            sum[SLOT_TILE] = sum[SLOT_TILE] + x * x;
-#pragma unroll SUMS
-            for (int s = 0; s < SLOT_TILE; s++) {
-                sum[s] = sum[s] + x * key[64 * s];
-            }
-        }
-#pragma unroll 2
-        for (int second = 0; second < 2; second++) {
-#pragma unroll SUMS
-            for (int s = 0; s < SUMS; s++) {
-                const float2 two = second ? sum[s].hi : sum[s].lo;
-                part[s * PART_ROW + i] = two.x;
-                part[(SUMS + s) * PART_ROW + i] = two.y;
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (int r = i; r < 2 * SUMS; r += 64) {
-                total[second * 2 * SUMS + r] = lanes_total(part + r * PART_ROW);
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
-        for (int r = i; r < 4 * SLOT_TILE; r += 64) {
-            const int s = r / 4;
-            const long slot = m * slots + min(tile + s, slots - 1);
-            __local const float *mine = total + r % 4 * SUMS;
-            score[r] = score_finalize(mine[s], mine[SLOT_TILE], norms[slot], eligible[slot], bonus[slot],
-                                      threshold[m]);
+    for (int tile = 0; tile < slots; tile += SLOT_TILE, keys += block) {
+        four_sums(h + m * queries * key_dim, first, queries, key_dim, key_dim, center + m * key_dim, keys,
+                  part, total);
+        for (int r = i; r < 4 * SUMS; r += 64) { // of the squares it means nothing
+            const long slot = m * slots + min(tile + r % SUMS, slots - 1);
+            score[r] = score_finalize(total[r], total[r / SUMS * SUMS + SLOT_TILE], norms[slot],
+                                      eligible[slot], bonus[slot], threshold[m]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int s = 0; i < 4 && s < SLOT_TILE && tile + s < slots; s++) {
-            best = arg_max_partial(best, score[4 * s + i], tile + s);
+            best = arg_max_partial(best, score[i * SUMS + s], tile + s);
         }
     }
     if (i < 4 && first + i < queries) {

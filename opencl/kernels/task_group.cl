@@ -66,53 +66,69 @@ inline void search_group(const Policy *p, __local const int *place, __local cons
     }
 }
 
-// The search without the task context, as guess_lanes, for all episodes. Items own one episode each
-// and every GROUP/TILE-th sum of total [SLOTS + GUESS][ROW]. The episodes whose guess does not hold,
-// `unsure` of them, are listed in any order. Ends behind a barrier.
+// Row n of what a guess knows, times u.
+inline float guess_sum(const Policy *p, const int n, const float *u)
+{
+    __global const float4 *row = (__global const float4 *)(p->guess + n * GUESS); // GUESS is 20
+    float4 sum = (float4)(0.0f);
+#pragma unroll GUESS
+    for (int k = 0; k < GUESS; k += 4) {
+        sum = fma(row[k / 4], (float4)(u[k], u[k + 1], u[k + 2], u[k + 3]), sum);
+    }
+    return (sum.x + sum.y) + (sum.z + sum.w);
+}
+
+// The search without the task context, as guess_lanes, for all episodes. Items own one episode each,
+// every GROUP/TILE-th sum of total [SLOTS + GUESS][ROW], and every GROUP/TILE-th cosine, which takes
+// the place of a sum. The episodes whose guess does not hold, `unsure` of them, are listed in any
+// order. Ends behind a barrier.
 inline void guess_group(const Policy *p, __local const int *place, __local const float *f, const int t,
                         __local float *total, __local int *slot, __local int *list, __local int *unsure)
 {
     const int j = get_local_id(0);
     const int e = j % TILE;
+    const int first = j < GROUP / TILE * TILE ? j / TILE : SLOTS + GUESS; // surplus items: nothing
     const int live = live_slots(p);
     float u[GUESS];
+#pragma unroll N_PORTFOLIO
     for (int k = 0; k < N_PORTFOLIO; k++) {
         u[k] = f[k * ROW + e];
     }
     __global const float *row = p->table + (long)(place[e] + t) * BAR_ROW;
+#pragma unroll N_CALENDAR
     for (int k = 0; k < N_CALENDAR; k++) {
         u[N_PORTFOLIO + k] = row[INPUT_AT + k];
     }
     u[GUESS - 1] = 1.0f;
-    for (int n = j / TILE; n < SLOTS + GUESS && j < GROUP / TILE * TILE; n += GROUP / TILE) {
-        if (n >= live && n < SLOTS) {
-            continue;
-        }
-        float sum = 0.0f;
-        for (int k = 0; k < GUESS; k++) {
-            sum = fma(p->guess[n * GUESS + k], u[k], sum);
-        }
-        total[n * ROW + e] = sum;
+#pragma unroll 4
+    for (int n = first; n < SLOTS + GUESS; n += GROUP / TILE) { // slots that are not live hold 0
+        total[n * ROW + e] = guess_sum(p, n, u);
     }
     if (j == 0) {
         *unsure = 0;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+    float square = 0.0f;
+    float size = 0.0f;
+#pragma unroll GUESS
+    for (int i = 0; i < GUESS; i++) {
+        const float sum = total[(SLOTS + i) * ROW + e];
+        square = fma(sum, sum, square);
+        size = fma(p->guess[(SLOTS + GUESS) * GUESS + i], fabs(u[i]), size);
+    }
+    const float norm = sqrt(square);
+#pragma unroll 4
+    for (int n = first; n < live; n += GROUP / TILE) {
+        total[n * ROW + e] = total[n * ROW + e] / (norm * p->entries[n].x);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
     if (j < TILE) {
-        float square = 0.0f;
-        float size = 0.0f;
-        for (int i = 0; i < GUESS; i++) {
-            const float sum = total[(SLOTS + i) * ROW + j];
-            square = fma(sum, sum, square);
-            size = fma(p->guess[(SLOTS + GUESS) * GUESS + i], fabs(u[i]), size);
-        }
-        const float norm = sqrt(square);
         const float error = guess_error(size, norm);
         bool sure = square >= 4.0f * LEAST_SQUARE;
         Guess guess = guess_none();
         for (int n = 0; n < live; n++) {
             const float4 entry = p->entries[n];
-            const float similarity = total[n * ROW + j] / (norm * entry.x);
+            const float similarity = total[n * ROW + j];
             const bool hit = similarity >= entry.z + error;
             sure = sure && (hit || similarity < entry.z - error);
             if (hit) {

@@ -42,12 +42,13 @@ inline float guess_error(const float size, const float norm)
     return 0x1.0p-24f * (128.0f * (size / norm) + (float)(4 * TASK_ROUNDS + 128));
 }
 
-// Slots that may be retrieved; they come first.
+// Slots that may be retrieved; they come first. All are counted: their loads need not wait in turn.
 inline int live_slots(const Policy *p)
 {
     int live = 0;
-    while (live < SLOTS && p->entries[live].w >= 0.0f) {
-        live++;
+#pragma unroll 8
+    for (int n = 0; n < SLOTS; n++) {
+        live += p->entries[n].w >= 0.0f;
     }
     return live;
 }

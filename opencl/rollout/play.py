@@ -28,7 +28,7 @@ from opencl.memory import Planned
 from opencl.rollout.outputs import carried, forms, size
 from opencl.rollout.packing import distinct, pack
 from opencl.rollout.passes import Pass, passes
-from opencl.rollout.program import Variant, rollout_program
+from opencl.rollout.program import RolloutProgram, Variant, rollout_program
 from opencl.rollout.scenario_tables import Forecasts, ScenarioTables
 from opencl.rollout.shape import Shape
 from opencl.rollout.skills import PolicySkills, task_banks
@@ -75,6 +75,7 @@ class Rollout:
             raise ValueError(f"{len(bar_part)} states for {len(tape.bars)} bars")
         self.device, self.tape = device, tape
         self.made = rollout_program(device, shape, MarketRules.of(tape.params), variant)
+        self.variant = variant
         self.rows = DeviceTape(device, tape)
         self.x = upload(device, np.ascontiguousarray(bar_part, np.float32))
         self.budget = device.global_memory // BUDGET_SHARE if budget is None else budget
@@ -89,7 +90,7 @@ class Rollout:
         if made is self.made:
             return self
         other = copy(self)
-        other.made = made
+        other.made, other.variant = made, variant
         other.forecasts = Forecasts(other.made, self.x)
         return other
 
@@ -182,7 +183,7 @@ class Rollout:
             raise ValueError(f"skills of {len(skills)} policies for {count}")
         if self.made.shape.kind == "mlp" and any(skills):
             raise ValueError("skills extend the scenario network; this rollout plays kind mlp")
-        made, queue, n = self.made, self._in_order(timed), count * each
+        made, queue, n = self._made(count * each), self._in_order(timed), count * each
         first, weights_of = distinct(policies)
         own = [policies[i] for i in first]
         arrays: dict[str, Array] = dict(pack(made.sizes, own))
@@ -198,7 +199,7 @@ class Rollout:
         asked = {name for name, wanted in optional.items() if wanted}
         wanted = forms(steps, n, len(made.shape.heads), asked)
         behind = start - parts["origin"][:, None]
-        todo, bars = self._plan(tables, behind, steps)
+        todo, bars = self._plan(tables, behind, steps, made.sizes.tile)
         cut = any(part.stop_step < steps for part in todo)
         planned = Planned(
             {
@@ -214,14 +215,21 @@ class Rollout:
         given = {name: upload(self.device, array) for name, array in arrays.items()}
         to = exchange(self.device) if to is None else to
         out = {name: to.empty(*form) for name, form in wanted.items()}
-        walk = _Walk(
-            self, queue, tables, {**given, **out}, origin, n, each, steps, epsilon, stage_round
-        )
+        held = {**given, **out}
+        walk = _Walk(self, made, queue, tables, held, origin, n, each, steps, epsilon, stage_round)
         tables.allocate(max(part.bars for part in todo), self._whole(tables))
         to.begin(queue, out.values())
         for part in todo:
             walk.enqueue(part, cut)
         return Launch(to, queue, walk.events, walk.bar_events, planned, start.ravel(), out)
+
+    def _made(self, n: int) -> RolloutProgram:
+        """Return the program for n episodes: with smaller tiles where a GPU would not be full."""
+        tile = self.made.sizes.tile_for(n, self.device.compute_units)
+        if self.device.kind == "cpu" or tile == self.made.sizes.tile:
+            return self.made
+        rules = MarketRules.of(self.tape.params)
+        return rollout_program(self.device, self.made.shape, rules, self.variant, tile)
 
     def _in_order(self, timed: bool) -> Any:
         """Return the queue; what the other one still does with the kept forecasts comes first."""
@@ -250,7 +258,7 @@ class Rollout:
         bars = len(self.tape.bars)
         return bars if bars <= self._most(tables) else 0
 
-    def _plan(self, tables: Tables, start: Array, steps: int) -> tuple[list[Pass], int]:
+    def _plan(self, tables: Tables, start: Array, steps: int, tile: int) -> tuple[list[Pass], int]:
         """Return the passes of a walk and the bars that its tables hold.
 
         Raises:
@@ -263,7 +271,7 @@ class Rollout:
                 f"budget is {self.budget}; use fewer policies a launch, a smaller network, or a "
                 "larger budget"
             )
-        todo = list(passes(start, steps, most, self.made.sizes.tile))
+        todo = list(passes(start, steps, most, tile))
         return todo, max(self._whole(tables), *(part.bars for part in todo))
 
 
@@ -273,6 +281,7 @@ class _Walk:
     def __init__(
         self,
         rollout: Rollout,
+        made: RolloutProgram,
         queue: Any,
         tables: Tables,
         arrays: Mapping[str, DeviceArray],
@@ -283,7 +292,8 @@ class _Walk:
         epsilon: float,
         stage_round: int,
     ) -> None:
-        self.rollout, self.queue, self.tables, self.arrays = rollout, queue, tables, arrays
+        self.rollout, self.made, self.queue = rollout, made, queue
+        self.tables, self.arrays = tables, arrays
         self.rows = origin - rollout.tape.start  # of the tape, that tables count from
         self.counts = (n, each, steps)
         self.chance = (np.float32(epsilon), np.uint32(stage_round))
@@ -299,7 +309,7 @@ class _Walk:
             part: after the passes of its group before it.
             cut: groups have more than one pass, so states are kept between them.
         """
-        rollout, made, sizes = self.rollout, self.rollout.made, self.rollout.made.sizes
+        rollout, made, sizes = self.rollout, self.made, self.made.sizes
         n, tape = self.counts[0], rollout.tape
         self.bar_events += self.tables.fill(
             self.queue, (self.rows + part.first_bar).tolist(), part.bars

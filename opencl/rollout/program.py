@@ -28,10 +28,14 @@ Variant = Literal["auto", "lanes", "group", "tensor"]  # auto: float32, as the d
 
 @cache
 def rollout_program(
-    device: Device, shape: Shape, rules: MarketRules, variant: Variant = "auto"
+    device: Device,
+    shape: Shape,
+    rules: MarketRules,
+    variant: Variant = "auto",
+    tile: int | None = None,
 ) -> RolloutProgram:
     """Return the compiled rollout of a device, network and market, one object for all calls."""
-    return RolloutProgram(device, shape, rules, variant)
+    return RolloutProgram(device, shape, rules, variant, tile)
 
 
 def policy_files(shape: Shape, variant: Kernels) -> tuple[str, ...]:
@@ -39,11 +43,10 @@ def policy_files(shape: Shape, variant: Kernels) -> tuple[str, ...]:
     walk = "lanes" if variant == "lanes" else "group"
     files = [*MARKET_FILES, "portfolio.cl", "explore.cl", "bar_dense.cl"]
     if shape.kind == "scenario":
-        files += ["bar_norm.cl", "bar_scenario.cl"]
-        if variant == "tensor":
-            files += ["bar_operands.cl"]
+        files += ["bar_norm.cl", "bar_scenario.cl", f"bar_tokens_{walk}.cl"]
     if shape.slots:
-        files += ["skill_score.cl", f"bar_search_{walk}.cl"]
+        files += ["skill_score.cl", *(["skill_search_group.cl"] if walk == "group" else [])]
+        files += [f"bar_search_{walk}.cl"]
     files += ["rollout.cl", *(["tensor.cl"] if variant == "tensor" else [])]
     files += [f"layers_{variant}.cl"]
     if shape.kind == "scenario":
@@ -101,8 +104,22 @@ class RolloutProgram:
         kernel: the one that walks.
     """
 
-    def __init__(self, device: Device, shape: Shape, rules: MarketRules, variant: Variant) -> None:
+    def __init__(
+        self,
+        device: Device,
+        shape: Shape,
+        rules: MarketRules,
+        variant: Variant,
+        tile: int | None = None,
+    ) -> None:
         """Compile.
+
+        Args:
+            device: of `devices.select`.
+            shape: of the networks.
+            rules: of the market.
+            variant: which kernel; auto takes the device's own in float32.
+            tile: most episodes a work-group; None: as many as there is room for.
 
         Raises:
             DeviceError: the network does not fit the device's local memory.
@@ -111,10 +128,9 @@ class RolloutProgram:
             variant = "group" if device.kind == "gpu" else "lanes"
         group, tensor = variant != "lanes", variant == "tensor"
         self.device, self.shape = device, shape
-        self.sizes = Sizes(shape, group, device.local_memory, device.name, tensor)
-        self.program = Program(
-            device, policy_files(shape, variant), self.sizes.defines() | rules.defines()
-        )
+        self.sizes = Sizes(shape, group, device.local_memory, device.name, tensor, tile)
+        files, sizes = policy_files(shape, variant), self.sizes.defines() | rules.defines()
+        self.program = Program(device, files, sizes, registers=self.sizes.registers)
         self.kernel = self.program.kernel("rollout_group" if group else "rollout_lanes")
 
     def over(self, n: int) -> tuple[tuple[int], tuple[int]]:

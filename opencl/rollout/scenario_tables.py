@@ -18,8 +18,9 @@ from backtest.agent.scenario_layout import CALENDAR
 from backtest.agent.scenario_weights import NORM_EPS, ScenarioWeights
 from backtest.agent.weights import N_BAR
 from opencl.buffers import DeviceArray, empty, upload
+from opencl.retrieval import QUERIES
 from opencl.rollout.program import RolloutProgram
-from opencl.rollout.sizes import SUM_LANES, WARP, Sizes
+from opencl.rollout.sizes import MMA, SUM_LANES, Sizes, up
 from opencl.rollout.skills import step_bank
 from opencl.rollout.tables import FLOAT, Layer, dense
 
@@ -249,23 +250,23 @@ class ScenarioTables:
         if table.bank is not None and self.found is not None:
             found, shift = self.found.buffer, table.bank["shift"].buffer
             events += self._search(queue, table, first, row, bars, layer)
-        events.append(layer(latent, weights.sums, tokens, 0))
+        sizes = np.int32(row), np.int32(bars), NORM_EPS
         normal = (weights.norm.buffer, weights.position.buffer, found, shift, out.buffer)
-        events.append(
-            kernel("bar_tokens")(
+        if made.sizes.group:
+            layers = (latent, weights.sums.weight, weights.sums.bias)
+            each = MMA if made.sizes.tensor else shape.horizon
+            tokens = kernel("bar_tokens")(
                 queue,
-                *made.across(tokens, bars),
+                *made.over(shape.scenarios * each * bars),
+                *(array.buffer for array in layers),
                 *normal,
-                np.int32(row),
-                np.int32(bars),
-                NORM_EPS,
+                np.int32(inside),
+                *sizes,
             )
-        )
-        if made.sizes.tensor:
-            places = made.across(WARP * shape.scenarios, bars)
-            rows = np.int32(row), np.int32(bars)
-            events.append(kernel("bar_operands")(queue, *places, out.buffer, *rows))
-        return events
+            return [*events, tokens]
+        events.append(layer(latent, weights.sums, tokens, 0))
+        places = made.across(tokens, bars)
+        return [*events, kernel("bar_tokens")(queue, *places, *normal, *sizes)]
 
     def _search(
         self,
@@ -285,13 +286,15 @@ class ScenarioTables:
             tokens = shape.scenarios * shape.horizon
             events.append(layer(self.forecasts.latent, table.weights.project, tokens, 0))
             source, at, stride = self.table, row, made.sizes.bar_row
-        sizes = (at, row, stride, table.key_dim, bank["keys"].shape[1])
+        width = up(table.key_dim, SUM_LANES)
+        sizes = (at, row, stride, table.key_dim, bars if made.sizes.group else width)
+        groups = -(-bars // QUERIES)
         names = ("keys", "center", "entries", "disagree")
         arrays = (source, *(bank[name] for name in names), self.found)
         events.append(
             made.program.kernel("bar_search")(
                 queue,
-                *(((SUM_LANES * bars,), (SUM_LANES,)) if made.sizes.group else ((bars,), (1,))),
+                *(((SUM_LANES * groups,), (SUM_LANES,)) if made.sizes.group else ((bars,), (1,))),
                 *(array.buffer for array in arrays),
                 *(np.int32(i) for i in sizes),
             )

@@ -8,10 +8,13 @@ from backtest.agent.scenario_layout import BALANCE, CALENDAR, POSITION
 from backtest.agent.weights import AUX_COLUMN, N_BAR
 from backtest.errors import DeviceError
 from backtest.market.layout import BRANCHES, N_PORTFOLIO
+from opencl.retrieval import search_sizes, slot_tile
 from opencl.rollout.shape import Shape
 
 LANES = 16  # episodes a work-item on a CPU; the width of float16
 TILE = 64  # most episodes a work-group on a GPU
+TENSOR_TILE = 128  # the same with tensor cores
+LEAST_TILE = 16  # with fewer episodes a group reads weights for too few
 BLOCK = 17  # most neurons whose sums of four episodes an item keeps in registers
 WARP = 32  # work-items that a tensor core's instruction joins
 REGISTERS = 0
@@ -54,7 +57,13 @@ class Sizes:
     """
 
     def __init__(
-        self, shape: Shape, group: bool, local_memory: int, device: str, tensor: bool = False
+        self,
+        shape: Shape,
+        group: bool,
+        local_memory: int,
+        device: str,
+        tensor: bool = False,
+        tile: int | None = None,
     ) -> None:
         """Compute all sizes.
 
@@ -64,6 +73,7 @@ class Sizes:
             local_memory: bytes a work-group.
             device: its name, for the message.
             tensor: with layers for tensor cores.
+            tile: most episodes a work-group; None: as many as pay.
 
         Raises:
             DeviceError: the network does not fit the device's local memory.
@@ -92,9 +102,10 @@ class Sizes:
         if scenario and tensor:
             self.bar_row += shape.scenarios * TOKENS
         self.past = (shape.stack_size - 1) * self.hidden[0]
+        self.registers = REGISTERS
         self.items, self.chunk, self.room, self.tile = 1, 0, 1, LANES
         if self.group:
-            self.tile = self._tile(local_memory, device)
+            self.tile = self._tile(local_memory, device, tile)
 
     def defines(self) -> dict[str, int]:
         """Return the constants the kernels are specialised to, by name."""
@@ -138,6 +149,8 @@ class Sizes:
                 "CALENDAR_AT": self.calendar_at,
                 "SHARE_AT": self.share_at,
                 "INPUT_AT": self.input_at,
+                **(search_sizes(slot_tile(self.slots)) if self.slots else {}),
+                "TENSOR": int(self.tensor),
                 "TOKENS_AT": self.tokens_at,
                 "QUERY_TENSOR_AT": self.query_at,
                 "N_CALENDAR": len(CALENDAR),
@@ -241,18 +254,28 @@ class Sizes:
         searched = 1
         if self.slots and not self._search_in_h(tile):
             searched = -(-sum(self._search_floats(tile)) // (tile + 4))
-        if self.tensor:  # half the sums of one warp of each 16 episodes
-            return 1, max(searched, -(-tile * max(self.hidden) // (2 * (tile + 4))))
+        if self.tensor:  # where warps share 16 episodes, half the sums of one of them
+            shared = self.items // WARP >= 2 * (tile // MMA)
+            half = -(-tile * max(self.hidden) // (2 * (tile + 4))) if shared else 1
+            return 1, max(searched, half)
         width = 3 * up(self.shape.latent, 4)
         chunk = min(max(1, self.items // tile), self.shape.scenarios)
         return chunk, max(searched, (chunk - self._hidden_rows(tile) // width) * width)
 
-    def _tile(self, local_memory: int, device: str) -> int:
+    def tile_for(self, n: int, units: int) -> int:
+        """Return the tile with which n episodes fill this many multiprocessors, or the least."""
+        tile = self.tile
+        while tile > LEAST_TILE and -(-n // tile) < units:
+            tile //= 2
+        return tile
+
+    def _tile(self, local_memory: int, device: str, most: int | None) -> int:
         """Return episodes a work-group; set its items, scenarios a chunk, and room."""
         first, second = self.hidden
         hidden = max(first, second)
-        for tile in (TILE, 32, 16, 8, 4):
-            if tile > TILE or (self.tensor and tile % MMA):
+        largest = most or (TENSOR_TILE if self.tensor else TILE)
+        for tile in (largest, 64, 32, 16, 8, 4):
+            if tile > largest or (self.tensor and tile % MMA):
                 continue
             self.items = self._items(tile)
             self.chunk, self.room = self._room(tile)

@@ -13,6 +13,7 @@ from backtest.agent.kinds import Weights
 from backtest.agent.scenario_layout import BALANCE, POSITION
 from backtest.agent.scenario_weights import ScenarioWeights
 from backtest.market.layout import N_PORTFOLIO, Array
+from opencl.retrieval import lane_blocks, slot_tile
 from opencl.rollout.packing import padded
 from opencl.rollout.sizes import GUESS, SUM_LANES, Sizes
 
@@ -106,6 +107,8 @@ def step_bank(sizes: Sizes, snapshot: Snapshot, n_bar: int) -> dict[str, Array]:
     check(sizes, snapshot, "step", dim if snapshot.keys.shape[1] == dim else n_bar, dim)
     width = SUM_LANES * -(-snapshot.keys.shape[1] // SUM_LANES)
     keys, entries = _live(sizes, snapshot, width)
+    if sizes.group:
+        keys = lane_blocks(keys[None], slot_tile(sizes.slots))
     return {
         "keys": keys,
         "center": padded(snapshot.center, width),

@@ -1,7 +1,8 @@
 """Policy and market in one kernel, beside the same loop of NumPy and torch on the CPU.
 
-The standard network (128-128, 51 atoms, all 13 actions) on the same bars and episodes; before the
-clock starts both must choose the same actions and the market must be equal.
+The standard network (128-128, 51 atoms, all 13 actions) on the same bars and episodes, in float32
+and, where there are tensor cores, in bf16; before the clock starts all must choose the same actions
+and the market must be equal.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from backtest.market.layout import BRANCHES, N_ACTIONS, N_PORTFOLIO, STATE_DIM, 
 from backtest.market.walk import walk_actions
 from opencl.devices import Device
 from opencl.rollout import Rollout, Shape
+from opencl.tensor_probe import has_tensor_cores
 from tests.bench.peers.numpy_torch import TorchLoop
 from tests.bench.rows import Row, device_seconds, wall_seconds
 from tests.bench.scene import gaussian_tape
 
 HIDDEN, ATOMS = (128, 128), 51
 BARS = 20_000
-GPU_ENVS, CPU_ENVS = (4096, 16_384, 65_536), (64, 256, 1024)
+GPU_ENVS, CPU_ENVS = (2048, 4096, 16_384, 65_536, 262_144), (64, 256, 1024)
+QUICK_ENVS = {"gpu": (4096, 65_536), "cpu": (256,)}
+# FLOP/s that OpenCL reaches with nothing but products, measured; bf16 by mma.sync.
+PEAKS = {"H200": {"fp32": 58e12, "bf16": 623e12}}
 CHECK_STEPS, CHECK_ENVS = 32, 256
 AGREEMENT = 0.995  # of actions; sums in another order break near ties
 KEYS = rng.key(0, "BENCH", "rollout")[None]
@@ -40,10 +45,14 @@ def run(device: Device, quick: bool = False) -> list[Row]:
     x = np.random.default_rng(0).normal(0, 1, (BARS, N_BAR)).astype(np.float32)
     policy = random_policy(HIDDEN, ATOMS)
     rollout = Rollout(device, tape, x, Shape(HIDDEN, ATOMS, tuple(BRANCHES)))
+    rollouts = {"fp32": rollout}
+    if has_tensor_cores(device):
+        rollouts["bf16"] = rollout.as_variant("tensor")
     peer = TorchLoop(tape, x, policy)
-    _check(rollout, peer, policy)
-    sizes = envs[1:2] if quick else envs
-    rows = [_kernel(rollout, policy, n, quick) for n in sizes]
+    sizes, rows = QUICK_ENVS[device.kind] if quick else envs, []
+    for precision, one in rollouts.items():
+        _check(one, peer, policy, precision)
+        rows += [_kernel(one, policy, n, quick, precision) for n in sizes]
     n, steps = CPU_ENVS[-1], 8 if quick else 32
     seconds = wall_seconds(lambda: peer.play(_starts(n, steps), steps), 3)
     best = max(row.figure for row in rows)
@@ -56,7 +65,7 @@ def _starts(n: int, steps: int) -> Array:
     return np.random.default_rng(n).integers(0, BARS - steps, n)
 
 
-def _kernel(rollout: Rollout, policy: PolicyWeights, n: int, quick: bool) -> Row:
+def _kernel(rollout: Rollout, policy: PolicyWeights, n: int, quick: bool, precision: str) -> Row:
     gpu = rollout.device.kind == "gpu"
     total = 2**24 if gpu else 2**17
     steps = max(32, min(512, (total // 8 if quick else total) // n))
@@ -72,16 +81,19 @@ def _kernel(rollout: Rollout, policy: PolicyWeights, n: int, quick: bool) -> Row
         )
     )
     rate = n * steps / seconds
+    flops = 2 * KERNEL_MACS * rate
+    peaks = next((peak for name, peak in PEAKS.items() if name in rollout.device.name), {})
+    share = f", {flops / peaks[precision]:.0%} of the peak" if peaks else ""
     return Row(
-        f"rollout, fp32, {n:,} envs",
+        f"rollout, {precision}, {n:,} envs",
         rate,
         "steps/s",
-        f"{2 * KERNEL_MACS * rate / 1e12:,.2f} TFLOP/s ({KERNEL_MACS:,} multiply-adds a step); "
+        f"{flops / 1e12:,.2f} TFLOP/s{share} ({KERNEL_MACS:,} multiply-adds a step); "
         f"{n * steps / wall:,.0f} by wall with weights up and experience back; {steps} steps",
     )
 
 
-def _check(rollout: Rollout, peer: TorchLoop, policy: PolicyWeights) -> None:
+def _check(rollout: Rollout, peer: TorchLoop, policy: PolicyWeights, precision: str) -> None:
     start = _starts(CHECK_ENVS, CHECK_STEPS)
     seen = rollout.run([policy], start[None], CHECK_STEPS, KEYS, stage_round=0, trace=True)
     walk = walk_actions(rollout.tape, start, seen.action)
@@ -90,8 +102,10 @@ def _check(rollout: Rollout, peer: TorchLoop, policy: PolicyWeights) -> None:
         exact = rollout.device.correctly_rounded
         if exact and not np.array_equal(walk.result[name], seen.trace[name]):
             raise AssertionError(f"{rollout.device.name}: {name} differs from NumPy; not timed")
-    same = (peer.play(start, CHECK_STEPS) == seen.action).all(axis=-1)
+    same = peer.play(start, CHECK_STEPS) == seen.action
     # an episode that once chose differently may go another way from there
-    together = np.logical_and.accumulate(np.vstack([np.ones_like(same[:1]), same[:-1]]), axis=0)
-    if same[together].mean() < AGREEMENT:
-        raise AssertionError(f"{rollout.device.name}: other actions than torch; not timed")
+    before = np.vstack([np.ones_like(same[:1]), same[:-1]]).all(axis=-1)
+    right = same[np.logical_and.accumulate(before, axis=0)]
+    # float32 by whole actions; bf16, which decides near ties otherwise, by decisions
+    if (right.all(axis=-1) if precision == "fp32" else right).mean() < AGREEMENT:
+        raise AssertionError(f"{rollout.device.name}, {precision}: other actions than torch")

@@ -9,7 +9,17 @@ import pytest
 from backtest.market.layout import TOTALS, Formula
 from opencl.devices import select
 from tests.bench import __main__ as bench
-from tests.bench import bank, evaluation, market, memory, rollout, scenario, transfer, walkforward
+from tests.bench import (
+    bank,
+    evaluation,
+    learner,
+    market,
+    memory,
+    rollout,
+    scenario,
+    transfer,
+    walkforward,
+)
 from tests.bench.operations import Counting, step_operations
 from tests.bench.rows import Row
 from tests.bench.scene import gaussian_tape
@@ -29,13 +39,22 @@ def small(monkeypatch):
         monkeypatch.setattr(module, "ATOMS", 11)
     monkeypatch.setattr(scenario, "SIZES", {"tiny": (2, 3, 4)})
     monkeypatch.setattr(scenario, "REPEATS", 1)
+    for name, value in (
+        ("SMALL", {"scenarios": 2, "horizon": 3, "latent": 4}),
+        ("BARS", 100),
+        ("STEPS", 64),
+        ("EPISODES", 4),
+        ("CPU_UPDATES", 2),
+        ("BATCHES", (16,)),
+    ):
+        monkeypatch.setattr(learner, name, value)
     for name, value in (("GPU_QUERIES", 64), ("CPU_QUERIES", 64), ("DIM", 70), ("ROWS", 40)):
         monkeypatch.setattr(bank, name, value)
 
 
 def test_one_command_measures_everything(monkeypatch, tmp_path, capsys):
     path = tmp_path / "figures.json"
-    parts = ("market", "rollout", "scenario", "transfer", "bank")
+    parts = ("market", "rollout", "scenario", "transfer", "bank", "learner")
     only = [word for part in parts for word in ("--only", part)]
     monkeypatch.setattr(sys, "argv", ["x", "--quick", "--json", str(path), *only])
     assert bench.main() == 0
@@ -48,7 +67,10 @@ def test_one_command_measures_everything(monkeypatch, tmp_path, capsys):
     assert any("torch" in name for name in names)
     assert sum("copies" in name for name in names) == 1
     assert sum("both banks" in name for name in names) == 1
-    assert [name.split(",")[0] for name in names[-3:]] == ["retrieval", "updates", "updates"]
+    banks = [name.split(",")[0] for name in names if name.startswith(("retrieval", "updates"))]
+    assert banks == ["retrieval", "updates", "updates"]
+    learned = [name for name in names if name.startswith("learner")]
+    assert any("mlp" in name for name in learned) and any("scenario" in name for name in learned)
     assert all(row["figure"] > 0 for row in written["rows"])
     assert "steps/s" in capsys.readouterr().out
 

@@ -8,6 +8,7 @@ from backtest.agent.scenario_layout import CALENDAR
 from backtest.agent.scenario_weights import NORM_EPS, normalised, softmax
 from backtest.agent.weights import N_BAR
 from opencl.buffers import empty, upload
+from opencl.rollout.packing import padded
 from opencl.rollout.sizes import Sizes
 from tests.opencl.rollout.scene import NETWORK, Scene, shape_of
 from tests.opencl.wrapping import evaluate
@@ -27,7 +28,7 @@ __kernel void test_sum_8(__global const float *x, __global float *out)
 
 @pytest.fixture
 def program(device_program):
-    return device_program(["bar_scenario.cl"], WRAPPER, SIZES.defines())
+    return device_program(["bar_scenario.cl", "bar_tokens_lanes.cl"], WRAPPER, SIZES.defines())
 
 
 def table_after(program, name, size, *arguments, seed=0):
@@ -77,23 +78,81 @@ def test_bar_calendar(program):
     assert x.shape[1] == N_BAR
 
 
-@pytest.mark.parametrize("bank", [False, True])
-def test_bar_tokens(program, bank):
-    draw = np.random.default_rng(4)
-    norm, position = draw.normal(1, 1, (2, L)).astype(F32), draw.normal(0, 1, (H, L)).astype(F32)
+def bank_of(draw, bank, dim):
+    """What a step bank found for each row of the table, and its two corrections, or None."""
     found = np.full(ROWS, MISS, np.int8)
     found[FIRST : FIRST + BARS] = (0, MISS, -2, 1, 0)
-    shift = draw.normal(0, 1, (2, S * H * L)).astype(F32)
+    return (found, draw.normal(0, 1, (2, dim)).astype(F32)) if bank else (None, None)
+
+
+def tokens_of(sums, found, shift, norm, position):
+    """The definition: float[BARS, S, H, L] of sums float[BARS, S*H*L]."""
+    if found is not None:
+        slot = found[FIRST : FIRST + BARS]
+        sums = np.where((slot >= 0)[:, None], sums + shift[np.maximum(slot, 0)], sums)
+    return normalised(sums.reshape(BARS, S, *position.shape)) * norm[0] + norm[1] + position
+
+
+@pytest.mark.parametrize("bank", [False, True])
+def test_bar_tokens_in_place(program, bank):
+    draw = np.random.default_rng(4)
+    norm, position = draw.normal(1, 1, (2, L)).astype(F32), draw.normal(0, 1, (H, L)).astype(F32)
+    found, shift = bank_of(draw, bank, S * H * L)
     out = table_after(
-        program, "bar_tokens", (S * H, BARS + 3), norm, position, found if bank else None,
-        shift if bank else None, table_place, I32(FIRST), I32(BARS), NORM_EPS,
+        program, "bar_tokens", (S * H, BARS + 3), norm, position, found, shift, table_place,
+        I32(FIRST), I32(BARS), NORM_EPS,
     )  # fmt: skip
     sums, tokens = only_columns(*out, 0, S * H * L)
-    slot = found[FIRST : FIRST + BARS]
-    if bank:
-        sums = np.where((slot >= 0)[:, None], sums + shift[np.maximum(slot, 0)], sums)
-    wanted = normalised(sums.reshape(BARS, S, H, L)) * norm[0] + norm[1] + position
+    wanted = tokens_of(sums, found, shift, norm, position)
     np.testing.assert_allclose(tokens, wanted.reshape(BARS, -1), atol=1e-5)
+
+
+@pytest.mark.parametrize("bank", [False, True])
+@pytest.mark.parametrize(
+    "tensor, horizon, latent", [(0, 4, 10), (0, 4, 16), (1, 12, 16), (1, 6, 8)]
+)
+def test_bar_tokens_from_latents(device_program, monkeypatch, bank, tensor, horizon, latent):
+    """As float32, or in bf16 as the lanes of a warp read them: round_pair, store_operand."""
+    monkeypatch.setattr("opencl.rollout.sizes.TENSOR_TILE", 16)
+    monkeypatch.setattr("opencl.rollout.sizes.TILE", 16)
+    network = NETWORK.model_copy(update={"horizon": horizon, "latent": latent})
+    sizes = Sizes(shape_of(network), True, 2**16, "", bool(tensor))
+    program = device_program(["bar_tokens_group.cl"], "", sizes.defines())
+    draw = np.random.default_rng(5)
+    norm, position, weight, bias, z = (
+        draw.normal(0, 1, shape).astype(F32)
+        for shape in ((2, latent), (horizon, latent), (latent, latent), latent,
+                      (BARS + 3, S, horizon, latent))
+    )  # fmt: skip
+    found, shift = bank_of(draw, bank, S * horizon * latent)
+    wide = -(-latent // 8) * 8
+    arrays = (z, padded(weight.T, latent, wide), padded(bias, wide), norm, position, found, shift)
+    table = empty(program.device, (ROWS, sizes.bar_row), F32)
+    table.write(np.full((ROWS, sizes.bar_row), 7, F32))
+    given = [None if a is None else upload(program.device, a).buffer for a in arrays]
+    size = S * (16 if tensor else horizon) * BARS + 5
+    program.kernel("bar_tokens")(
+        program.device.queue, (size,), None, *given, table.buffer,
+        *map(I32, (3, FIRST, BARS)), NORM_EPS,
+    )  # fmt: skip
+    seen = table.read()
+    sums = (z[3:] @ weight.T + bias).reshape(BARS, -1)
+    wanted = tokens_of(sums, found, shift, norm, position)
+    at = sizes.tokens_at if tensor else 0
+    part = (slice(FIRST, FIRST + BARS), slice(at, at + (S * 128 if tensor else wanted[0].size)))
+    tokens = np.ascontiguousarray(seen[part])
+    seen[part] = 7
+    assert (seen == 7).all()
+    if not tensor:
+        np.testing.assert_allclose(tokens, wanted.reshape(BARS, -1), atol=1e-5)
+        return
+    words = tokens.view(np.uint32).reshape(BARS, S, 8, 4, 2, 2)  # lane 4*g + t; token, latent
+    halves = np.stack([words << 16, words & np.uint32(0xFFFF0000)], axis=-1).view(F32)
+    halves = halves.transpose(0, 1, 4, 2, 5, 3, 6).reshape(BARS, S, 16, 16)
+    full = np.zeros((BARS, S, 16, 16))
+    full[:, :, :horizon, :latent] = wanted
+    np.testing.assert_allclose(halves, full, atol=1e-5, rtol=2**-8)
+    assert (halves[full == 0] == 0).all()
 
 
 def test_sum_8(program):

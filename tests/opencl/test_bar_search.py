@@ -14,7 +14,7 @@ from tests.opencl.wrapping import evaluate
 from tests.snapshots import snapshot_of
 
 F32, I32 = np.float32, np.int32
-BARS, FIRST, ROW = 300, 4, 7  # queries, from a row of the source on, to a row of the result on
+BARS, FIRST, ROW = 301, 4, 7  # queries, from a row of the source on, to a row of the result on
 WRAPPER = """
 __kernel void test_score_own(__global const float *x, __global const float *key, const int padded,
                              __global float *out)
@@ -36,13 +36,13 @@ def shape_of(latent, slots):
 @pytest.mark.parametrize("latent, key_dim", [(2, None), (32, None), (30, None), (30, 42)])
 def test_bar_search(device_program, variant, latent, key_dim):
     """Contexts of 12, 192 (a multiple of 64) and 180 floats, and 42 features of wider rows."""
-    shape = shape_of(latent, slots=9)
-    sizes = Sizes(shape, False, 0, "")
-    constants = {"SLOTS": sizes.slots, "SEARCH_ROW": sizes.defines()["SEARCH_ROW"]}
+    shape, group = shape_of(latent, slots=9), variant == "group"
+    sizes = Sizes(shape, group, 2**16, "")
+    files = ["skill_search_group.cl"] if group else []
     program = device_program(
-        ["skill_score.cl", f"bar_search_{variant}.cl"],
-        WRAPPER if variant == "lanes" else "",
-        constants,
+        ["skill_score.cl", *files, f"bar_search_{variant}.cl"],
+        "" if group else WRAPPER,
+        sizes.defines(),
     )
     device, dim = program.device, shape.step_dim
     draw = np.random.default_rng(latent)
@@ -53,18 +53,20 @@ def test_bar_search(device_program, variant, latent, key_dim):
     bank = snapshot_of(h[3:], 9, dim, seed=latent, threshold=0.1)
     source[FIRST] = np.concatenate([bank.center, np.zeros(dim + 5 - width, F32)])  # no direction
     arrays = step_bank(sizes, bank, 115)
-    found = empty(device, ROW + BARS, np.int8)
-    found.write(np.full(ROW + BARS, 99, np.int8))
+    found = empty(device, ROW + BARS + 1, np.int8)
+    found.write(np.full(ROW + BARS + 1, 99, np.int8))
     names = ("keys", "center", "entries", "disagree")
     given = [upload(device, a).buffer for a in (source, *(arrays[name] for name in names))]
-    size = ((64 * BARS,), (64,)) if variant == "group" else ((BARS,), (1,))
+    padded = -(-width // 64) * 64
+    size = ((64 * -(-BARS // 4),), (64,)) if group else ((BARS,), (1,))
     program.kernel("bar_search")(
         device.queue, *size, *given, found.buffer,
-        *map(I32, (FIRST, ROW, dim + 5, width, arrays["keys"].shape[1])),
+        *map(I32, (FIRST, ROW, dim + 5, width, BARS if group else padded)),
     )  # fmt: skip
-    seen = found.read()
+    *seen, behind = found.read()
+    seen = np.array(seen)
     np.testing.assert_array_equal(seen[ROW:], retrieve_rows(bank, np.ascontiguousarray(h)))
-    assert (seen[:ROW] == 99).all()
+    assert (seen[:ROW] == 99).all() and behind == 99
     assert {MISS, ABSTAIN} < set(seen[ROW:]) and (seen[ROW : ROW + 2] == MISS).all()
 
 

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from opencl import programs, verify, verify_bank
+from opencl import verify, verify_bank
 from opencl.devices import Device, select
-from opencl.rollout import rollout_program
-from opencl.simulate import simulator
 
 
 @pytest.fixture(autouse=True)
@@ -17,29 +15,6 @@ def small(monkeypatch):
     monkeypatch.setattr(verify, "ATOMS", 11)
     monkeypatch.setattr(verify_bank, "ROWS", 30)
     monkeypatch.setattr(verify_bank, "SINGLE", 10)
-
-
-@pytest.fixture
-def broken(monkeypatch):
-    """Replace text of the kernels while programs compile; compiled ones are forgotten."""
-
-    def break_(*changes):
-        honest = programs.read
-
-        def read(files):
-            text = honest(files)
-            for old, new in changes:
-                text = text.replace(old, new)
-            return text
-
-        monkeypatch.setattr(programs, "read", read)
-        simulator.cache_clear()
-        rollout_program.cache_clear()
-
-    yield break_
-    monkeypatch.undo()
-    simulator.cache_clear()
-    rollout_program.cache_clear()
 
 
 def test_this_machine_agrees_with_the_definition(device):

@@ -2,39 +2,14 @@
 
 import pytest
 
-from opencl import programs, verify_bank
-from opencl.bank_program import bank_program
+from opencl import verify_bank
 from opencl.devices import select
-from opencl.retrieval import retrieval_program
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(verify_bank, "ROWS", 50)
     monkeypatch.setattr(verify_bank, "SINGLE", 15)
-
-
-@pytest.fixture
-def broken(monkeypatch):
-    """Replace text of the kernels while programs compile; compiled ones are forgotten."""
-
-    def break_(*changes):
-        honest = programs.read
-
-        def read(files):
-            text = honest(files)
-            for old, new in changes:
-                text = text.replace(old, new)
-            return text
-
-        monkeypatch.setattr(programs, "read", read)
-        bank_program.cache_clear()
-        retrieval_program.cache_clear()
-
-    yield break_
-    monkeypatch.undo()
-    bank_program.cache_clear()
-    retrieval_program.cache_clear()
 
 
 def wrong_columns(device, kind="full", tolerance=0.0):

@@ -20,7 +20,6 @@ from backtest.queries import query
 from pipelines import home, sensors
 from pipelines.build import definitions, experiment_resource
 from pipelines.home import Frozen
-from tests.pipelines import runs
 from tests.study import FOLDS, configuration, copied
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -214,29 +213,3 @@ def test_a_failed_run_is_recorded_and_the_others_are_published(study, tmp_path, 
     sql = f"SELECT status, reason FROM fold WHERE fold_key = '{FOLDS[2]}' AND instrument = 'ONE'"
     assert query(own.lake, sql).rows == [{"status": "failed", "reason": "the device is gone"}]
     assert query(own.lake, "SELECT status FROM run").rows == [{"status": "failed"}]
-
-
-def test_the_home_shows_runs_partitions_and_metadata_afterwards(reference):
-    """What `skillwalk run` leaves for the UI."""
-    experiment = reference.experiment
-    with home.instance(experiment.lake.dagster_home, ["ONE"]) as instance:
-        jobs = sorted(run.job_name for run in instance.get_runs())
-        assert jobs == ["compute_features", "ingest", "new_fold", "new_fold", "publish"]
-        assert all(run.is_success for run in instance.get_runs())
-        assert {run.tags[RUN_TAG] for run in instance.get_runs()} == {reference.outcome.run_id}
-        seen = instance.get_materialized_partitions(dg.AssetKey("fold_result"))
-        assert seen == {f"{key}|ONE" for key in runs.FOLDS}
-        (event,) = instance.get_event_records(
-            dg.EventRecordsFilter(
-                dg.DagsterEventType.ASSET_MATERIALIZATION,
-                dg.AssetKey("fold_result"),
-                asset_partitions=[f"{runs.FOLDS[0]}|ONE"],
-            )
-        )
-        shown = event.asset_materialization.metadata
-        assert isinstance(shown["sharpe"].value, float)
-        assert shown["equity_and_baselines"].value.startswith("![plot](data:image/png;base64,")
-        assert shown["dagster/row_count"].value > 0
-        lines = [e for r in instance.get_runs() for e in instance.all_logs(r.run_id)]
-        told = [e for e in lines if e.dagster_event is None]
-        assert 0 < len(told) < 20 * len(jobs)

@@ -2,12 +2,15 @@
 
 import shutil
 
+import dagster as dg
 import pytest
 
 import opencl.fold_result
+from assets.resources import RUN_TAG
 from backtest.errors import DataError
 from backtest.queries import query
 from backtest.summary import summarize
+from pipelines import home
 from tests.pipelines import runs
 
 BY_FOLD = ("fold", "equity", "trade", "policy", "curve", "trial", "feature_stat")
@@ -62,6 +65,32 @@ def test_the_report_needs_no_network(reference):
     page = (folder / "ONE.html").read_text(encoding="utf-8")
     assert "ONE out of sample" in page and (folder / "plotly.min.js").is_file()
     assert "https://" not in page
+
+
+def test_the_home_shows_runs_partitions_and_metadata_afterwards(reference):
+    """What `skillwalk run` leaves for the UI."""
+    experiment = reference.experiment
+    with home.instance(experiment.lake.dagster_home, ["ONE"]) as instance:
+        jobs = sorted(run.job_name for run in instance.get_runs())
+        assert jobs == ["compute_features", "ingest", "new_fold", "new_fold", "publish"]
+        assert all(run.is_success for run in instance.get_runs())
+        assert {run.tags[RUN_TAG] for run in instance.get_runs()} == {reference.outcome.run_id}
+        seen = instance.get_materialized_partitions(dg.AssetKey("fold_result"))
+        assert seen == {f"{key}|ONE" for key in runs.FOLDS}
+        (event,) = instance.get_event_records(
+            dg.EventRecordsFilter(
+                dg.DagsterEventType.ASSET_MATERIALIZATION,
+                dg.AssetKey("fold_result"),
+                asset_partitions=[f"{runs.FOLDS[0]}|ONE"],
+            )
+        )
+        shown = event.asset_materialization.metadata
+        assert isinstance(shown["sharpe"].value, float)
+        assert shown["equity_and_baselines"].value.startswith("![plot](data:image/png;base64,")
+        assert shown["dagster/row_count"].value > 0
+        lines = [e for r in instance.get_runs() for e in instance.all_logs(r.run_id)]
+        told = [e for e in lines if e.dagster_event is None]
+        assert 0 < len(told) < 20 * len(jobs)
 
 
 def test_a_second_run_computes_nothing_and_changes_no_row(copy, reference):

@@ -15,7 +15,7 @@ from pipelines.pending import finished
 from tests.pipelines import runs
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 180.0  # seconds
+PATIENCE = 600.0  # seconds
 
 
 def started(lake, source, *overrides):

@@ -10,6 +10,8 @@ from backtest.sections import Runtime
 from pipelines.runner import ENVIRONMENT, InlineRunner, ProcessRunner, runner
 from tests.pipelines import some_trials
 
+PATIENCE = 60.0  # seconds
+
 
 @pytest.fixture(scope="module")
 def pool():
@@ -49,7 +51,7 @@ def test_reports_reach_those_who_listen(either):
     heard = []
     with either.listening(heard.append):
         assert list(either.imap(some_trials.reports, [1, 2])) == [1, 2]
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while len(heard) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
     assert sorted(report.seed for report in heard) == [1, 2]
@@ -75,7 +77,7 @@ def test_workers_have_the_environment_they_are_given(pool):
 def test_closing_stops_what_runs_and_drops_what_waits(tmp_path):
     opened = ProcessRunner(1)
     opened.ahead(some_trials.until_stopped, [tmp_path / "first", tmp_path / "second"])
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not (tmp_path / "first").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     opened.close()

@@ -14,6 +14,7 @@ from backtest.errors import ConfigError
 from pipelines.server import answers, serve
 
 ADDRESS = "127.0.0.1"
+PATIENCE = 120.0  # seconds
 # Listens, and starts a child that writes its id and would live on.
 SERVER = """
 import os, subprocess, sys, http.server
@@ -73,9 +74,9 @@ def test_a_signal_ends_the_server_and_its_children(tmp_path, number, ignored):
     child = int((tmp_path / "child").read_text())
     assert lives(child)
     os.kill(parent.pid, number)
-    rest, _ = parent.communicate(timeout=30)
+    rest, _ = parent.communicate(timeout=PATIENCE)
     assert (rest, parent.returncode) == ("code 0\n", 0)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE
     while lives(child) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not lives(child)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,12 +39,26 @@ class Rules:
 def rules_of(section: SkillBank) -> Rules:
     """Return the rules of a section."""
     one = np.float32(1)
-    values: dict[str, np.float32 | int | bool] = {"full": section.representation == "full"}
-    for field in fields(Rules):
-        kind, _, what = field.name.partition("_")
-        if kind == "keep":
-            values[field.name] = one - np.float32(getattr(section, f"beta_{what}"))
-        elif field.name not in values:
-            value = getattr(section, field.name)
-            values[field.name] = value if isinstance(value, int) else np.float32(value)
-    return Rules(**values)  # type: ignore[arg-type]
+    key, direction = np.float32(section.beta_key), np.float32(section.beta_direction)
+    magnitude, correction = np.float32(section.beta_magnitude), np.float32(section.beta_correction)
+    utility = np.float32(section.beta_utility)
+    return Rules(
+        full=section.representation == "full",
+        direction_threshold=np.float32(section.direction_threshold),
+        beta_key=key,
+        keep_key=one - key,
+        beta_direction=direction,
+        keep_direction=one - direction,
+        beta_magnitude=magnitude,
+        keep_magnitude=one - magnitude,
+        beta_correction=correction,
+        keep_correction=one - correction,
+        beta_utility=utility,
+        keep_utility=one - utility,
+        max_correction=np.float32(section.max_correction),
+        min_confirmations=section.min_confirmations,
+        protection_age=section.protection_age,
+        inactivity_age=section.inactivity_age,
+        candidate_ttl=section.candidate_ttl,
+        aggregate=section.aggregate,
+    )

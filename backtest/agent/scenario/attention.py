@@ -14,33 +14,48 @@ import torch
 from torch import Tensor
 
 
-class LayerNorm(torch.autograd.Function):
-    """Return the layer norm (Ba 2016) over L of x [S, H, L, B], once differentiable.
+class Tokens(torch.autograd.Function):
+    """Return keys and values: the layer norm (Ba 2016) over L of step + bias + log U * weight.
 
-    Arguments: x; weight [L]; shift [H, L]; eps. The variance is the biased one.
+    Once differentiable; log U takes no gradient. Arguments: step [S, H, L, B]; log U [S, H, 1, B];
+    weight and bias [L] of the uncertainty; scale [L] and shift [H, L] of the norm; eps. The
+    variance is the biased one.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, shift: Tensor, eps: float) -> Tensor:
-        """Normalise, scale, shift."""
-        y = x - x.mean(2, keepdim=True)
-        scale = (y * y).mean(2, keepdim=True).add_(eps).rsqrt_()
-        y *= scale
-        ctx.save_for_backward(y, scale, weight)
-        return torch.addcmul(shift[:, :, None], y, weight[:, None])
+    def forward(
+        ctx: Any,
+        step: Tensor,
+        log_u: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        eps: float,
+    ) -> Tensor:
+        """Add, normalise, scale, shift; in place on two arrays."""
+        x = torch.add(step, bias[:, None]).addcmul_(log_u, weight[:, None])
+        x -= x.mean(2, keepdim=True)
+        out = torch.mul(x, x)
+        deviation = out.mean(2, keepdim=True).add_(eps).rsqrt_()
+        x *= deviation
+        ctx.save_for_backward(x, deviation, log_u, scale)
+        return torch.mul(x, scale[:, None], out=out).add_(shift[:, :, None])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        """Return the gradients in x, weight and shift."""
-        y, scale, weight = ctx.saved_tensors
-        product = grad * y
-        in_weight = product.sum((0, 1, 3))
-        product *= weight[:, None]
-        in_x = grad * weight[:, None]
-        in_x -= in_x.mean(2, keepdim=True)
-        in_x.addcmul_(y, product.mean(2, keepdim=True), value=-1).mul_(scale)
-        return in_x, in_weight, grad.sum((0, 3)), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients in step, weight, bias, scale and shift."""
+        x, deviation, log_u, scale = ctx.saved_tensors
+        product = grad * x
+        in_scale = product.sum((0, 1, 3))
+        product *= scale[:, None]
+        in_step = grad * scale[:, None]
+        in_step -= in_step.mean(2, keepdim=True)
+        in_step.addcmul_(x, product.mean(2, keepdim=True), value=-1).mul_(deviation)
+        in_weight = torch.mul(in_step, log_u, out=product).sum((0, 1, 3))
+        in_bias, in_shift = in_step.sum((0, 1, 3)), grad.sum((0, 3))
+        return in_step, None, in_weight, in_bias, in_scale, in_shift, None
 
 
 class Attention(torch.autograd.Function):
@@ -75,14 +90,20 @@ class Attention(torch.autograd.Function):
 
 def _products(query: Tensor, tokens: Tensor) -> Tensor:
     """Return [G, S, H, B], the products of queries [G, S, L, B] and tokens over L."""
-    product = torch.empty_like(tokens)
-    return torch.stack([torch.mul(q[:, None], tokens, out=product).sum(2) for q in query])
+    product, (s, h, _, b) = torch.empty_like(tokens), tokens.shape
+    result = tokens.new_empty(len(query), s, h, b)
+    for q, place in zip(query, result, strict=True):
+        torch.sum(torch.mul(q[:, None], tokens, out=product), 2, out=place)
+    return result
 
 
 def _mixtures(share: Tensor, tokens: Tensor) -> Tensor:
     """Return [G, S, L, B], the sums over H of tokens times shares [G, S, H, B]."""
-    product = torch.empty_like(tokens)
-    return torch.stack([torch.mul(p[:, :, None], tokens, out=product).sum(1) for p in share])
+    product, (s, _, width, b) = torch.empty_like(tokens), tokens.shape
+    result = tokens.new_empty(len(share), s, width, b)
+    for p, place in zip(share, result, strict=True):
+        torch.sum(torch.mul(p[:, :, None], tokens, out=product), 1, out=place)
+    return result
 
 
 def best(score: Tensor, k: int) -> Tensor:

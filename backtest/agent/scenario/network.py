@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from backtest.agent.dueling import DuelingNetwork
-from backtest.agent.scenario.attention import Attention, LayerNorm
+from backtest.agent.linear import linear_columns
+from backtest.agent.scenario.attention import Attention, Tokens
 from backtest.agent.scenario.forecaster import Forecaster
 from backtest.agent.scenario_layout import GROUPS, context_width, positions, step_dim, task_dim
 from backtest.agent.scenario_weights import ScenarioWeights, export_scenario
@@ -142,8 +143,9 @@ class ScenarioNetwork(DuelingNetwork):
             older = self._interpret(self.query(past.t()), self._step(past), past)
             older = older.view(len(older), len(state), -1).permute(2, 0, 1)  # [stack-1, 3*S*L, B]
             seen = torch.cat([seen, older.flatten(0, 1)])
-        hidden = torch.relu(on_columns(self.first, seen))
-        return torch.relu(on_columns(self.hidden, hidden)).t()
+        first, second = self.first, self.hidden
+        hidden = torch.relu(linear_columns(seen, first.weight, first.bias))
+        return torch.relu(linear_columns(hidden, second.weight, second.bias)).t()
 
     def _step(self, now: Tensor) -> Tensor:
         """Return the step context [S*H*L, B]."""
@@ -167,8 +169,15 @@ class ScenarioNetwork(DuelingNetwork):
     def _tokens(self, step: Tensor, log_u: Tensor) -> Tensor:
         """Return keys and values [S, H, L, B] from step [S, H, L, B] and log U [S, H, 1, B]."""
         uncertainty, norm = self.uncertainty, self.norm
-        x = torch.addcmul(step + uncertainty.bias[:, None], log_u, uncertainty.weight)
-        tokens: Tensor = LayerNorm.apply(x, norm.weight, norm.bias + self.pe, norm.eps)  # type: ignore[no-untyped-call]
+        tokens: Tensor = Tokens.apply(  # type: ignore[no-untyped-call]
+            step,
+            log_u,
+            uncertainty.weight[:, 0],
+            uncertainty.bias,
+            norm.weight,
+            norm.bias + self.pe,
+            norm.eps,
+        )
         return tokens
 
     def make_critic(self) -> ScenarioNetwork:
@@ -181,5 +190,5 @@ class ScenarioNetwork(DuelingNetwork):
 
 
 def on_columns(layer: nn.Linear, x: Tensor) -> Tensor:
-    """Return the layer's output [out, B] for inputs [in, B]."""
+    """Return the output [out, B] of a layer of few inputs [in, B]."""
     return torch.addmm(layer.bias[:, None], layer.weight, x)

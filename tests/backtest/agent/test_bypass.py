@@ -8,7 +8,7 @@ import torch
 
 from backtest.agent.actions import learned
 from backtest.agent.aux_bypass import aux_to_q_dir_backward
-from backtest.agent.bypass import bypass_loss, moments
+from backtest.agent.bypass import bypass_gradient, bypass_loss, moments
 from backtest.agent.dueling import Bypass
 from backtest.agent.learner import C51Learner
 from backtest.agent.loss import mixture_target
@@ -76,6 +76,14 @@ def test_the_gradient_is_a_finite_difference():
     assert not in_state.any()
     with pytest.raises(RuntimeError, match="not have been used"):
         torch.autograd.grad(loss(weight, state, "detached"), [state])
+
+
+@pytest.mark.parametrize("mode", ["detached", "both"])
+def test_the_gradient_of_an_update_is_that_of_the_loss(mode):
+    made, state = alpha([0.3, -0.2, 0.5, 0.1]), torch.randn(50, 128)
+    rest = torch.arange(50) % 4, torch.randn(50), 2 * torch.randn(50), torch.rand(50)
+    (want,) = torch.autograd.grad(bypass_loss(made, state, *rest, mode), [made.weight])
+    torch.testing.assert_close(bypass_gradient(made, state, *rest), want)
 
 
 def test_the_gradient_is_that_of_the_kernels():
@@ -210,7 +218,7 @@ def test_the_target_network_takes_the_weights_over():
 def test_moments_before_the_first_update_are_zero():
     subject = learner("detached", [1.0, 2, 3, 4])
     assert subject.bypass_moments().tolist() == [[1, 2, 3, 4], [0] * 4, [0] * 4]
-    assert moments(subject.online.alpha, subject.bypass_optimiser).shape == (3, 4)
+    assert moments(subject.online.alpha, subject.optimiser).shape == (3, 4)
     assert learned(("direction",)) == (0,)
 
 

@@ -26,7 +26,7 @@ def sizes_of(group=False, **changed):
 
 @pytest.fixture
 def tensor_sizes(monkeypatch):
-    monkeypatch.setattr("opencl.rollout.sizes.TILE", 64)
+    monkeypatch.setattr("opencl.rollout.sizes.TENSOR_TILE", 64)
     return Sizes(shape_of(NETWORK), True, 48 * 1024, "", tensor=True)
 
 

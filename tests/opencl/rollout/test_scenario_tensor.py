@@ -7,7 +7,6 @@ from backtest.agent.bank.snapshot import ABSTAIN, MISS
 from backtest.market.layout import End
 from backtest.market.walk import walk_actions
 from opencl.devices import all_devices
-from opencl.rollout.program import collection_variant
 from opencl.tensor_probe import has_tensor_cores
 from tests.opencl.rollout.scene import (
     AGREEMENT,
@@ -16,7 +15,6 @@ from tests.opencl.rollout.scene import (
     NETWORK,
     Scene,
     same,
-    shape_of,
 )
 from tests.opencl.wrapping import assert_same_records
 
@@ -36,7 +34,7 @@ def scene(request):
 @pytest.fixture(scope="module", autouse=True)
 def whole_tiles():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("opencl.rollout.sizes.TILE", 64)
+        patch.setattr("opencl.rollout.sizes.TENSOR_TILE", 64)
         yield
 
 
@@ -83,13 +81,3 @@ def test_twice_the_same_and_in_any_company(scene, run, seen):
     launch = scene.launch(scene.rollout(DEVICES[0], "tensor", budget=budget), **FEW)
     assert len(launch.events) > 3
     same(whole.read(), launch.read())
-
-
-def test_what_tensor_cores_do_not_play_falls_back_to_float32():
-    assert (
-        collection_variant(DEVICES[0], shape_of(NETWORK.model_copy(update=SMALL)), "auto")
-        == "tensor"
-    )
-    for other in ({"stack_size": 2}, {"top_k": 2}, {"latent": 10}, {"horizon": 17}):
-        shape = shape_of(NETWORK.model_copy(update=SMALL | other))
-        assert collection_variant(DEVICES[0], shape, "auto") == "auto"

@@ -5,7 +5,7 @@ import pytest
 from opencl.devices import all_devices
 from tests.opencl.rollout.scene import BARS, FEW, NETWORK, Scene, check_values, same
 
-STACKED = NETWORK.model_copy(update={"stack_size": 3, "top_k": 2, "horizon": 5, "latent": 8})
+STACKED = NETWORK.model_copy(update={"stack_size": 3, "top_k": 2, "horizon": 5, "latent": 12})
 DEVICE = all_devices()[0]  # compiling takes seconds
 by_kernel = pytest.mark.parametrize("variant", ["lanes", "group"])
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from backtest.agent.scenario.attention import Attention, LayerNorm, best
+from backtest.agent.scenario.attention import Attention, Tokens, best
 
 
 def made(seed=0, groups=3, scenarios=2, horizon=4, latent=6, batch=5):
@@ -43,14 +43,20 @@ def test_gradients_are_finite_differences():
     assert torch.autograd.gradcheck(lambda q, t: Attention.apply(q, t, 2), (query, tokens))
 
 
-def test_the_norm_is_that_of_the_library():
-    _, x = made()
-    weight, shift = torch.rand(6, dtype=torch.float64), torch.rand(4, 6, dtype=torch.float64)
-    inputs = tuple(part.requires_grad_() for part in (x, weight, shift))
-    ours = LayerNorm.apply(*inputs, 1e-5)
-    theirs = torch.nn.functional.layer_norm(x.movedim(2, -1), (6,), weight, eps=1e-5)
-    torch.testing.assert_close(ours, theirs.movedim(-1, 2) + shift[:, :, None])
-    assert torch.autograd.gradcheck(lambda *a: LayerNorm.apply(*a, 1e-5), inputs)
+def test_tokens_are_the_norm_of_the_library():
+    _, step = made()
+    log_u = torch.randn(2, 4, 1, 5, dtype=torch.float64)
+    weight, bias, scale = torch.rand(3, 6, dtype=torch.float64)
+    shift = torch.rand(4, 6, dtype=torch.float64)
+    inputs = [part.clone().requires_grad_() for part in (step, weight, bias, scale, shift)]
+
+    def ours(step, weight, bias, scale, shift):
+        return Tokens.apply(step, log_u, weight, bias, scale, shift, 1e-5)
+
+    x = step + bias[:, None] + log_u * weight[:, None]
+    theirs = torch.nn.functional.layer_norm(x.movedim(2, -1), (6,), scale, eps=1e-5)
+    torch.testing.assert_close(ours(*inputs), theirs.movedim(-1, 2) + shift[:, :, None])
+    assert torch.autograd.gradcheck(ours, inputs)
 
 
 def test_all_tokens_are_kept_by_zero_and_by_their_number():

@@ -67,7 +67,6 @@ def batch(subject: C51Learner, count=48, seed=3) -> Batch:
         bootstrap=torch.full((count,), 0.512),
         next_state=states(net, *rows(count, seed + 1, stack)),
         weight=torch.from_numpy(draws.random(count).astype(np.float32)),
-        row=torch.arange(count),
     )
 
 
