@@ -26,6 +26,7 @@ OURS = (
     "learner",
     "transfer",
     "evaluation",
+    "strategies",
     "walkforward",
     "memory",
     "features",
