@@ -143,16 +143,21 @@ inline __local float *interpretation(__local float *h, __local float *room, cons
 
 #if STACK > 1
 // The item's episodes of a row of the history, and back.
-inline float8 load_past(__global const float *row)
+#if OWN == 4
+inline own_t load_past(__global const float *row) { return *(__global const float4 *)row; }
+inline void store_past(__global float *row, const own_t x) { *(__global float4 *)row = x; }
+#else
+inline own_t load_past(__global const float *row)
 {
-    return (float8)(*(__global const float4 *)row, *(__global const float4 *)(row + TILE / 2));
+    return (own_t)(*(__global const float4 *)row, *(__global const float4 *)(row + TILE / 2));
 }
 
-inline void store_past(__global float *row, const float8 x)
+inline void store_past(__global float *row, const own_t x)
 {
     *(__global float4 *)row = x.lo;
     *(__global float4 *)(row + TILE / 2) = x.hi;
 }
+#endif
 #endif
 
 // The first layer of episodes at rows `place + t` of the table, rectified, into h.
@@ -166,16 +171,16 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
     const int own = j % OWNERS * 4;
     const int column = j / OWNERS; // and every SHARES-th from there
     search_task(p, place, f, t, slot, unsure, h, room);
-    float8 sum[ENCODE_BLOCK];
+    own_t sum[ENCODE_BLOCK];
 #pragma unroll ENCODE_BLOCK
     for (int i = 0; i < ENCODE_BLOCK; i++) {
         const int neuron = min(column + i * SHARES, HIDDEN1 - 1);
-        sum[i] = (float8)(p->b1[neuron]);
+        sum[i] = (own_t)(p->b1[neuron]);
 #if STACK > 1
         __global float *now = past + (t % (STACK - 1) * HIDDEN1 + neuron) * TILE + own;
         sum[i] = sum[i] + load_past(now);
         if (column + i * SHARES < HIDDEN1) {
-            store_past(now, (float8)(0.0f)); // from here on that of step t + STACK - 1
+            store_past(now, (own_t)(0.0f)); // from here on that of step t + STACK - 1
         }
 #endif
     }
@@ -198,7 +203,7 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
         for (int age = 1; age < STACK; age++) {
             w = w + SCENARIOS * (WIDTH / 4) * ENCODE_BLOCK * SHARES;
             __global float *later = past + (t + age) % (STACK - 1) * HIDDEN1 * TILE + own;
-            float8 more[ENCODE_BLOCK];
+            own_t more[ENCODE_BLOCK];
             for (int i = 0; i < ENCODE_BLOCK; i++) {
                 more[i] = load_past(later + min(column + i * SHARES, HIDDEN1 - 1) * TILE);
             }
@@ -216,7 +221,7 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
 #pragma unroll ENCODE_BLOCK
     for (int i = 0; i < ENCODE_BLOCK; i++) {
         if (column + i * SHARES < HIDDEN1) {
-            store_own(h + (column + i * SHARES) * ROW + own, max(sum[i], (float8)(0.0f)));
+            store_own(h + (column + i * SHARES) * ROW + own, max(sum[i], (own_t)(0.0f)));
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -193,7 +193,7 @@ class Sizes:
                 "TRUNK_BLOCK": self.block[0],
                 "TRUNK_SHARES": self.shares,
                 "HEAD_BLOCK": self.block[1],
-                "ENCODE_BLOCK": self.encode_columns * self.tile // 8 // self.items,
+                "ENCODE_BLOCK": self.encode_columns * self.tile // self.own // self.items,
             }
         inside, floats = self._search_in_h(self.tile), self._search_floats(self.tile)
         room = self._hidden_rows(self.tile) if inside else self.room
@@ -231,7 +231,7 @@ class Sizes:
     @property
     def encode_columns(self) -> int:
         """Outputs of the scenario network's first layer as its weights are packed."""
-        return up(self.hidden[0], self.items // (self.tile // 8))
+        return up(self.hidden[0], self.items // (self.tile // self.own))
 
     @property
     def query_at(self) -> int:
