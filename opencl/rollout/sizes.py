@@ -201,7 +201,9 @@ class Sizes:
                 "HEAD_BLOCK": self.block[1],
                 "ENCODE_BLOCK": self.encode_columns * self.tile // self.own // self.items,
                 "CHUNK": self.chunk,
-                "CHUNK_IN_H": min(self.chunk, self._hidden_rows(self.tile) // max(self.interpretation, 1)),
+                "CHUNK_IN_H": min(
+                    self.chunk, self._hidden_rows(self.tile) // max(self.interpretation, 1)
+                ),
                 "INTERPRETATION": self.interpretation,
             }
         inside, floats = self._search_in_h(self.tile), self._search_floats(self.tile)
