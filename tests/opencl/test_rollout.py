@@ -34,9 +34,9 @@ from tests.opencl.wrapping import assert_same_records
 START, BARS, STEPS, E = 100, 300, 40, 37  # 37: more than one tile of either kernel, none whole
 HIDDEN, ATOMS = (24, 30), 11  # 30: not a multiple of 4
 Q_TOLERANCE, AGREEMENT = 1e-5, 0.995
-# bf16 keeps eight bits, so each weight and activation is off by up to 2^-9 of itself. Of the largest
-# value, the standard network (128-128, 51 atoms) measured 0.0115 at most and 0.001 in the mean on an
-# H200; the smallest of these networks, rounded likewise in NumPy, 0.03 at most.
+# bf16 keeps eight bits, so each weight and activation is off by up to 2^-9 of itself. Of the
+# largest value, the standard network (128-128, 51 atoms) measured 0.0115 at most and 0.001 in the
+# mean on an H200; the smallest of these networks, rounded likewise in NumPy, 0.03 at most.
 BF16_TOLERANCE = 0.06
 ALL = tuple(BRANCHES)
 KEYS = np.stack([rng.key(seed, "X", "2001") for seed in range(2)])
