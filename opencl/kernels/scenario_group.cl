@@ -1,11 +1,8 @@
 // The scenario network up to the first trunk layer for GPUs, in float32. Rows of the bar table as in
 // queries_lanes.cl. An item attends with an episode's three queries to the tokens of one scenario,
 // so that it loads a token for all three. The interpretations of CHUNK scenarios lie in local
-// memory, from where items add them to their sums of the first layer, as in layers_group.cl.
-
-#define LATENT_ROWS ((LATENT + 3) / 4 * 4)
-#define WIDTH (3 * LATENT_ROWS)           // rows of one scenario's interpretation, the padding 0
-#define CHUNK_IN_H min(CHUNK, H_SIZE / (WIDTH * ROW)) // scenarios that find room in h
+// memory, INTERPRETATION rows each (3 times LATENT_ROWS, the padding 0), the first CHUNK_IN_H of them
+// in h, from where items add them to their sums of the first layer, as layers_group.cl does.
 
 // Scores of one query over the tokens become exp(score - best); returns their sum.
 inline float share(float *score)
@@ -72,7 +69,7 @@ inline float4 query_latent(const Policy *p, __global const float *row, __local c
 }
 
 // Cross-attention of an episode's queries over the tokens of scenario s; f and out are its columns,
-// out has WIDTH rows.
+// out has INTERPRETATION rows.
 inline void attend(const Policy *p, __global const float *row, __local const float *f,
                    __global const float *shift, const int s, __local float *out)
 {
@@ -135,10 +132,10 @@ inline void attend(const Policy *p, __global const float *row, __local const flo
     }
 }
 
-// Where the interpretation of scenario c of a chunk lies, [WIDTH][ROW].
+// Where the interpretation of scenario c of a chunk lies, [INTERPRETATION][ROW].
 inline __local float *interpretation(__local float *h, __local float *room, const int c)
 {
-    return c < CHUNK_IN_H ? h + c * WIDTH * ROW : room + (c - CHUNK_IN_H) * WIDTH * ROW;
+    return c < CHUNK_IN_H ? h + c * INTERPRETATION * ROW : room + (c - CHUNK_IN_H) * INTERPRETATION * ROW;
 }
 
 // The first layer of episodes at rows `place + t` of the table, rectified, into h.
@@ -158,10 +155,10 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
         const int neuron = min(column + i * SHARES, HIDDEN1 - 1);
         sum[i] = (float4)(p->b1[neuron]);
 #if STACK > 1
-        __global float4 *now = (__global float4 *)(past + (t % (STACK - 1) * HIDDEN1 + neuron) * TILE + quad);
-        sum[i] = sum[i] + *now;
+        __global float *now = past + (t % (STACK - 1) * HIDDEN1 + neuron) * TILE + quad;
+        sum[i] = sum[i] + *(__global float4 *)now;
         if (column + i * SHARES < HIDDEN1) {
-            *now = (float4)(0.0f); // from here on that of step t + STACK - 1
+            *(__global float4 *)now = (float4)(0.0f); // from here on that of step t + STACK - 1
         }
 #endif
     }
@@ -174,23 +171,23 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
                    interpretation(h, room, i / TILE) + e);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        // w1 is [STACK][SCENARIOS][WIDTH/4][ENCODE_BLOCK*SHARES][4], the newest interpretation first
-        __global const float4 *w = (__global const float4 *)p->w1 + s * (WIDTH / 4) * ENCODE_BLOCK * SHARES;
+        // w1 is [STACK][SCENARIOS][INTERPRETATION/4][ENCODE_BLOCK*SHARES][4], the newest interpretation first
+        __global const float4 *w = (__global const float4 *)p->w1 + s * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES;
         for (int c = 0; c < chunk; c++) {
-            add_block(sum, ENCODE_BLOCK, w + c * (WIDTH / 4) * ENCODE_BLOCK * SHARES, ENCODE_BLOCK * SHARES,
-                      column, SHARES, interpretation(h, room, c) + quad, WIDTH);
+            add_block(sum, ENCODE_BLOCK, w + c * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES, ENCODE_BLOCK * SHARES,
+                      column, SHARES, interpretation(h, room, c) + quad, INTERPRETATION);
         }
 #if STACK > 1
         for (int age = 1; age < STACK; age++) {
-            w = w + SCENARIOS * (WIDTH / 4) * ENCODE_BLOCK * SHARES;
+            w = w + SCENARIOS * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES;
             __global float *later = past + (t + age) % (STACK - 1) * HIDDEN1 * TILE + quad;
             float4 more[ENCODE_BLOCK];
             for (int i = 0; i < ENCODE_BLOCK; i++) {
                 more[i] = *(__global float4 *)(later + min(column + i * SHARES, HIDDEN1 - 1) * TILE);
             }
             for (int c = 0; c < chunk; c++) {
-                add_block(more, ENCODE_BLOCK, w + c * (WIDTH / 4) * ENCODE_BLOCK * SHARES,
-                          ENCODE_BLOCK * SHARES, column, SHARES, interpretation(h, room, c) + quad, WIDTH);
+                add_block(more, ENCODE_BLOCK, w + c * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES,
+                          ENCODE_BLOCK * SHARES, column, SHARES, interpretation(h, room, c) + quad, INTERPRETATION);
             }
             for (int i = 0; i < ENCODE_BLOCK && column + i * SHARES < HIDDEN1; i++) {
                 *(__global float4 *)(later + (column + i * SHARES) * TILE) = more[i];

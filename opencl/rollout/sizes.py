@@ -13,6 +13,7 @@ from opencl.rollout.shape import Shape
 
 LANES = 16  # episodes a work-item on a CPU; the width of float16
 BARS_PER_ITEM = 8  # bars a work-item of bar_dense
+COLUMNS = 8  # outputs that an item of bar_dense computes
 SUM_LANES = 64  # of an ordered sum
 WARP = 32  # work-items that an instruction of a tensor core joins
 MMA = 16  # rows of its tile, and inputs that it sums over
@@ -160,6 +161,9 @@ class Sizes:
                 "SHARE_AT": self.share_at,
                 "INPUT_AT": self.input_at,
                 **(search_sizes(slot_tile(self.slots)) if self.slots else {}),
+                "LATENT_ROWS": up(shape.latent, 4),
+                "WEIGHT_ROW": up(shape.latent, COLUMNS),
+                "TOKEN_PLACES": MMA if self.tensor else shape.horizon,
                 "TENSOR": int(self.tensor),
                 "TOKENS_AT": self.tokens_at,
                 "QUERY_TENSOR_AT": self.query_at,
@@ -174,13 +178,15 @@ class Sizes:
         sizes |= {"F_ROWS": self._states(self.tile)}
         # those beyond the tile, who walk no market; all where there are none
         sizes |= {"FIRST_DRAWER": self.tile if self.items > self.tile else 0}
-        sizes |= {"ROOM_ROWS": self.room, "CHUNK": self.chunk}
+        sizes |= {"ROOM_ROWS": self.room, "TEAMS": self.items // SUM_LANES}
         if self.tensor:
             steps = max(first, second) // MMA
             sizes |= {
                 "WARPS": self.items // WARP,
                 "STEPS1": first // MMA,
                 "STEPS2": second // MMA,
+                "TILES": self.tile // MMA,
+                "PARTS": max(1, self.items // WARP // (self.tile // MMA)),
                 "H_STEPS": steps,
                 "LIMIT": LIMIT,
                 "HEAD_PASS": self.head_pass,
@@ -197,6 +203,11 @@ class Sizes:
                 "TRUNK_SHARES": self.shares,
                 "HEAD_BLOCK": self.block[1],
                 "ENCODE_BLOCK": self.encode_columns * self.tile // 4 // self.items,
+                "CHUNK": self.chunk,
+                "CHUNK_IN_H": min(
+                    self.chunk, self._hidden_rows(self.tile) // max(self.interpretation, 1)
+                ),
+                "INTERPRETATION": self.interpretation,
             }
         inside, floats = self._search_in_h(self.tile), self._search_floats(self.tile)
         room = self._hidden_rows(self.tile) if inside else self.room
@@ -235,6 +246,11 @@ class Sizes:
     def encode_columns(self) -> int:
         """Outputs of the scenario network's first layer as its weights are packed."""
         return up(self.hidden[0], self.items // (self.tile // 4))
+
+    @property
+    def interpretation(self) -> int:
+        """Rows of one scenario's interpretation in local memory, in float32."""
+        return 3 * up(self.shape.latent, 4)
 
     @property
     def query_at(self) -> int:
@@ -279,8 +295,7 @@ class Sizes:
             shared = self.items // WARP >= 2 * (tile // MMA)
             half = -(-tile * max(self.hidden) // (2 * (tile + 4))) if shared else 1
             return 1, max(searched, half)
-        width = 3 * up(self.shape.latent, 4)
-        chunk = min(max(1, self.items // tile), self.shape.scenarios)
+        chunk, width = min(max(1, self.items // tile), self.shape.scenarios), self.interpretation
         return chunk, max(searched, (chunk - self._hidden_rows(tile) // width) * width)
 
     def tiling(self, n: int, units: int) -> tuple[int, int]:
