@@ -52,7 +52,7 @@ def retrieval_program(device: Device, tile: int) -> Program:
 
 def search_sizes(tile: int) -> dict[str, int]:
     """Return the constants of `skill_search_group.cl`."""
-    return {"SLOT_TILE": tile, "PART_ROW": PART_ROW}
+    return {"SLOT_TILE": tile, "SUMS": tile + 1, "PART_ROW": PART_ROW}
 
 
 class DeviceSnapshots:

@@ -1,9 +1,7 @@
 // Tokens of the scenario network for GPUs, from the forecaster's latents in one go.
 
-#define LATENT_4 ((LATENT + 3) / 4)
-#define WEIGHT_ROW ((LATENT + 7) / 8 * 8) // floats of an input's weights, padded
-// Tensor cores read tokens as bf16, padded to 16 tokens of 16 latents (scenario_tensor.cl).
-#define PER_SCENARIO (TENSOR ? 16 : HORIZON)
+// Tensor cores read tokens as bf16, padded to 16 tokens of 16 latents (scenario_tensor.cl): then a
+// scenario has TOKEN_PLACES 16, else HORIZON.
 
 // Two floats as bf16, rounded to nearest even, `low` in the low half.
 inline uint round_pair(const float low, const float high)
@@ -27,7 +25,7 @@ inline void store_operand(__global uint *scenario, const int h, const float *tok
 
 // LayerNorm over LATENT of Wz z + bz + Wu logU + bu, which is linear in the latent z, the correction
 // added where the step bank found one, plus the position. An item makes one token: global size
-// (SCENARIOS*PER_SCENARIO*bars or more).
+// (SCENARIOS*TOKEN_PLACES*bars or more).
 __kernel void bar_tokens(__global const float *restrict latent,   // [...][SCENARIOS][HORIZON][LATENT]
                          __global const float *restrict weight,   // [LATENT][WEIGHT_ROW]
                          __global const float *restrict bias,     // [WEIGHT_ROW]
@@ -38,9 +36,9 @@ __kernel void bar_tokens(__global const float *restrict latent,   // [...][SCENA
                          __global float *restrict table,          // [...][BAR_ROW]
                          const int first, const int first_row, const int bars, const float eps)
 {
-    const int bar = get_global_id(0) / (SCENARIOS * PER_SCENARIO);
-    const int s = get_global_id(0) / PER_SCENARIO % SCENARIOS;
-    const int h = get_global_id(0) % PER_SCENARIO;
+    const int bar = get_global_id(0) / (SCENARIOS * TOKEN_PLACES);
+    const int s = get_global_id(0) / TOKEN_PLACES % SCENARIOS;
+    const int h = get_global_id(0) % TOKEN_PLACES;
     if (bar >= bars) {
         return;
     }
@@ -49,9 +47,9 @@ __kernel void bar_tokens(__global const float *restrict latent,   // [...][SCENA
     if (h < HORIZON) {
         const int at = (s * HORIZON + h) * LATENT;
         __global const float *z = latent + (long)(first + bar) * (SCENARIOS * HORIZON * LATENT) + at;
-        float4 sum[LATENT_4];
-#pragma unroll LATENT_4
-        for (int n = 0; n < LATENT_4; n++) {
+        float4 sum[LATENT_ROWS / 4];
+#pragma unroll LATENT_ROWS / 4
+        for (int n = 0; n < LATENT_ROWS / 4; n++) {
             sum[n] = vload4(n, bias);
         }
         float x[LATENT];
@@ -61,8 +59,8 @@ __kernel void bar_tokens(__global const float *restrict latent,   // [...][SCENA
         }
 #pragma unroll LATENT
         for (int k = 0; k < LATENT; k++) {
-#pragma unroll LATENT_4
-            for (int n = 0; n < LATENT_4; n++) {
+#pragma unroll LATENT_ROWS / 4
+            for (int n = 0; n < LATENT_ROWS / 4; n++) {
                 sum[n] = fma(*(__global const float4 *)(weight + k * WEIGHT_ROW + 4 * n), (float4)(x[k]), sum[n]);
             }
         }

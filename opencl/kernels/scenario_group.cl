@@ -1,11 +1,8 @@
 // The scenario network up to the first trunk layer for GPUs, in float32. Rows of the bar table as in
 // queries_lanes.cl. An item attends with an episode's three queries to the tokens of one scenario,
 // so that it loads a token for all three. The interpretations of CHUNK scenarios lie in local
-// memory, from where items add them to their sums of the first layer, as layers_group.cl does.
-
-#define LATENT_ROWS ((LATENT + 3) / 4 * 4)
-#define WIDTH (3 * LATENT_ROWS)           // rows of one scenario's interpretation, the padding 0
-#define CHUNK_IN_H min(CHUNK, H_SIZE / (WIDTH * ROW)) // scenarios that find room in h
+// memory, INTERPRETATION rows each (3 times LATENT_ROWS, the padding 0), the first CHUNK_IN_H of them
+// in h, from where items add them to their sums of the first layer, as layers_group.cl does.
 
 // Scores of one query over the tokens become exp(score - best); returns their sum.
 inline float share(float *score)
@@ -72,7 +69,7 @@ inline float4 query_latent(const Policy *p, __global const float *row, __local c
 }
 
 // Cross-attention of an episode's queries over the tokens of scenario s; f and out are its columns,
-// out has WIDTH rows.
+// out has INTERPRETATION rows.
 inline void attend(const Policy *p, __global const float *row, __local const float *f,
                    __global const float *shift, const int s, __local float *out)
 {
@@ -135,30 +132,11 @@ inline void attend(const Policy *p, __global const float *row, __local const flo
     }
 }
 
-// Where the interpretation of scenario c of a chunk lies, [WIDTH][ROW].
+// Where the interpretation of scenario c of a chunk lies, [INTERPRETATION][ROW].
 inline __local float *interpretation(__local float *h, __local float *room, const int c)
 {
-    return c < CHUNK_IN_H ? h + c * WIDTH * ROW : room + (c - CHUNK_IN_H) * WIDTH * ROW;
+    return c < CHUNK_IN_H ? h + c * INTERPRETATION * ROW : room + (c - CHUNK_IN_H) * INTERPRETATION * ROW;
 }
-
-#if STACK > 1
-// The item's episodes of a row of the history, and back.
-#if OWN == 4
-inline own_t load_past(__global const float *row) { return *(__global const float4 *)row; }
-inline void store_past(__global float *row, const own_t x) { *(__global float4 *)row = x; }
-#else
-inline own_t load_past(__global const float *row)
-{
-    return (own_t)(*(__global const float4 *)row, *(__global const float4 *)(row + TILE / 2));
-}
-
-inline void store_past(__global float *row, const own_t x)
-{
-    *(__global float4 *)row = x.lo;
-    *(__global float4 *)(row + TILE / 2) = x.hi;
-}
-#endif
-#endif
 
 // The first layer of episodes at rows `place + t` of the table, rectified, into h.
 // past [STACK - 1][HIDDEN1][TILE] as in scenario_lanes.cl; slot receives what the task bank
@@ -168,19 +146,19 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
                    __local hidden_t *h, __local float *room)
 {
     const int j = get_local_id(0);
-    const int own = j % OWNERS * 4;
-    const int column = j / OWNERS; // and every SHARES-th from there
+    const int quad = 4 * (j % QUADS);
+    const int column = j / QUADS; // and every SHARES-th from there
     search_task(p, place, f, t, slot, unsure, h, room);
-    own_t sum[ENCODE_BLOCK];
+    float4 sum[ENCODE_BLOCK];
 #pragma unroll ENCODE_BLOCK
     for (int i = 0; i < ENCODE_BLOCK; i++) {
         const int neuron = min(column + i * SHARES, HIDDEN1 - 1);
-        sum[i] = (own_t)(p->b1[neuron]);
+        sum[i] = (float4)(p->b1[neuron]);
 #if STACK > 1
-        __global float *now = past + (t % (STACK - 1) * HIDDEN1 + neuron) * TILE + own;
-        sum[i] = sum[i] + load_past(now);
+        __global float *now = past + (t % (STACK - 1) * HIDDEN1 + neuron) * TILE + quad;
+        sum[i] = sum[i] + *(__global float4 *)now;
         if (column + i * SHARES < HIDDEN1) {
-            store_past(now, (own_t)(0.0f)); // from here on that of step t + STACK - 1
+            *(__global float4 *)now = (float4)(0.0f); // from here on that of step t + STACK - 1
         }
 #endif
     }
@@ -193,26 +171,26 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
                    interpretation(h, room, i / TILE) + e);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-        // w1 is [STACK][SCENARIOS][WIDTH/4][ENCODE_BLOCK*SHARES][4], the newest interpretation first
-        __global const float4 *w = (__global const float4 *)p->w1 + s * (WIDTH / 4) * ENCODE_BLOCK * SHARES;
+        // w1 is [STACK][SCENARIOS][INTERPRETATION/4][ENCODE_BLOCK*SHARES][4], the newest interpretation first
+        __global const float4 *w = (__global const float4 *)p->w1 + s * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES;
         for (int c = 0; c < chunk; c++) {
-            add_block(sum, ENCODE_BLOCK, w + c * (WIDTH / 4) * ENCODE_BLOCK * SHARES, ENCODE_BLOCK * SHARES,
-                      column, SHARES, interpretation(h, room, c) + own, WIDTH);
+            add_block(sum, ENCODE_BLOCK, w + c * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES, ENCODE_BLOCK * SHARES,
+                      column, SHARES, interpretation(h, room, c) + quad, INTERPRETATION);
         }
 #if STACK > 1
         for (int age = 1; age < STACK; age++) {
-            w = w + SCENARIOS * (WIDTH / 4) * ENCODE_BLOCK * SHARES;
-            __global float *later = past + (t + age) % (STACK - 1) * HIDDEN1 * TILE + own;
-            own_t more[ENCODE_BLOCK];
+            w = w + SCENARIOS * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES;
+            __global float *later = past + (t + age) % (STACK - 1) * HIDDEN1 * TILE + quad;
+            float4 more[ENCODE_BLOCK];
             for (int i = 0; i < ENCODE_BLOCK; i++) {
-                more[i] = load_past(later + min(column + i * SHARES, HIDDEN1 - 1) * TILE);
+                more[i] = *(__global float4 *)(later + min(column + i * SHARES, HIDDEN1 - 1) * TILE);
             }
             for (int c = 0; c < chunk; c++) {
-                add_block(more, ENCODE_BLOCK, w + c * (WIDTH / 4) * ENCODE_BLOCK * SHARES,
-                          ENCODE_BLOCK * SHARES, column, SHARES, interpretation(h, room, c) + own, WIDTH);
+                add_block(more, ENCODE_BLOCK, w + c * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES,
+                          ENCODE_BLOCK * SHARES, column, SHARES, interpretation(h, room, c) + quad, INTERPRETATION);
             }
             for (int i = 0; i < ENCODE_BLOCK && column + i * SHARES < HIDDEN1; i++) {
-                store_past(later + (column + i * SHARES) * TILE, more[i]);
+                *(__global float4 *)(later + (column + i * SHARES) * TILE) = more[i];
             }
         }
 #endif
@@ -221,7 +199,7 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
 #pragma unroll ENCODE_BLOCK
     for (int i = 0; i < ENCODE_BLOCK; i++) {
         if (column + i * SHARES < HIDDEN1) {
-            store_own(h + (column + i * SHARES) * ROW + own, max(sum[i], (own_t)(0.0f)));
+            *(__local float4 *)(h + (column + i * SHARES) * ROW + quad) = max(sum[i], (float4)(0.0f));
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -5,10 +5,8 @@
 //
 // Rows of a tile are episodes. Each has its own bar, hence its own tokens, so one product serves
 // the episodes of one bar: the rows of A that belong to others are 0, and sums collect all of them.
-// Episodes of one bar stand side by side; a run of them takes one turn.
-
-#define TILES (TILE / 16)
-#define PARTS (WARPS / TILES > 1 ? WARPS / TILES : 1) // warps that share 16 episodes
+// Episodes of one bar stand side by side; a run of them takes one turn. PARTS warps share 16 episodes,
+// or one takes several of the tile's TILES blocks of 16.
 
 // An 8x8 tile of bf16 across the lanes, turned.
 inline uint turn_8x8(const uint rows)

@@ -1,7 +1,6 @@
 // Ordered sums of many queries and keys on GPUs. A group of 64 items, one a lane, takes four queries
-// and SLOT_TILE slots at a time, so that an item uses every key element it loads four times.
-
-#define SUMS (SLOT_TILE + 1) // of a query: its products with a tile's keys, its square
+// and SLOT_TILE slots at a time, so that an item uses every key element it loads four times. A query
+// has SUMS: its products with a tile's keys, then its square.
 
 // total [4][SUMS] of queries first to first + 3 of h [count][stride], those beyond the end like the
 // last; center [dim]; keys [dim/64][SLOT_TILE][64], rounded up. One item adds the lanes of one sum in

@@ -1,8 +1,7 @@
-// The task bank's search for GPUs: a work-group and its TILE episodes.
+// The task bank's search for GPUs: a work-group and its TILE episodes. Its TEAMS of 64 items share
+// ordered sums, each of four episodes at a time.
 
 #if SLOTS > 0
-#define TEAMS (GROUP / 64) // of 64 items that share ordered sums, four episodes at a time
-
 // Slot of the task bank, MISS or ABSTAIN, for `count` episodes, those in the list. Entry 0 is the
 // query's square, entry n + 1 the dot product with key n. partial holds SEARCH_BLOCK entries of four
 // episodes, a row of 64*TEAMS + 4 floats each; total is [SLOTS + 1][ROW], by place in the list.

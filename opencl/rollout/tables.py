@@ -18,10 +18,9 @@ from opencl.buffers import DeviceArray, empty, upload
 from opencl.devices import Device
 from opencl.rollout.packing import padded
 from opencl.rollout.program import RolloutProgram
-from opencl.rollout.sizes import BARS_PER_ITEM
+from opencl.rollout.sizes import BARS_PER_ITEM, COLUMNS
 
 FLOAT = 4  # bytes
-COLUMNS = 8  # outputs that an item of bar_dense computes
 
 
 class Tables(Protocol):

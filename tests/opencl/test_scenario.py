@@ -81,7 +81,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void test_attend(
     __global const float *shift, __global float *context, __global float *seen,
     __global float *shares)
 {
-    __local float f[N_PORTFOLIO * ROW], out[WIDTH * ROW];
+    __local float f[N_PORTFOLIO * ROW], out[INTERPRETATION * ROW];
     Policy p;
     p.query = query;
     const int e = get_global_id(0);
@@ -96,8 +96,8 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void test_attend(
     }
     for (int s = 0; s < SCENARIOS; s++) {
         attend(&p, row, f + 1, mine, s, out + 1);
-        for (int i = 0; i < WIDTH; i++) {
-            seen[(e * SCENARIOS + s) * WIDTH + i] = out[i * ROW + 1];
+        for (int i = 0; i < INTERPRETATION; i++) {
+            seen[(e * SCENARIOS + s) * INTERPRETATION + i] = out[i * ROW + 1];
         }
     }
     float score[HORIZON];
