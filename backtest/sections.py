@@ -191,11 +191,14 @@ class Runtime(Section):
 
     Precision is that of the policy while experience is collected. auto: bf16 where tensor cores
     play the network, else fp32. Everything that is judged or reported is always played in fp32.
+
+    Runner auto: in this process on a GPU, where the seeds of a fold share the device side by side;
+    in a pool of `workers` processes on a CPU.
     """
 
     device: str = "auto"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    runner: Literal["inline", "process"] = "process"
+    runner: Literal["auto", "inline", "process"] = "auto"
     workers: PositiveInt = 2
 
 

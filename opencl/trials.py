@@ -113,9 +113,10 @@ def together(fn: Callable[[Spec], Result], specs: Iterable[Spec]) -> Iterator[Re
         yield from cast("list[Result]", train_together(cast("list[TrainSpec]", list(group))))
 
 
-def _fold_of(spec: object) -> tuple[str, str]:
+def _fold_of(spec: object) -> tuple[object, ...]:
+    """Return what seeds that train side by side have in common."""
     assert isinstance(spec, TrainSpec)
-    return spec.instrument, spec.fold_key
+    return spec.config, spec.lake, spec.instrument, spec.fold_key, spec.run_id
 
 
 def form(spec: TrainSpec) -> Path:

@@ -25,7 +25,8 @@ from pipelines.sensors import sensors
 
 @dg.resource(
     config_schema={
-        "backend": dg.Field(str, description="inline or process"),
+        "backend": dg.Field(str, description="auto, inline or process"),
+        "device": dg.Field(str, description="what auto asks: a GPU or a CPU"),
         "workers": dg.Field(int, description="processes"),
     },
     description="Where the trials of a step run.",
@@ -33,7 +34,7 @@ from pipelines.sensors import sensors
 def step_runner(context: dg.InitResourceContext) -> Iterator[Runner]:
     """Yield a runner that ends with the step."""
     config = context.resource_config
-    settings = {"runner": config["backend"], "workers": config["workers"]}
+    settings = {"runner": config["backend"]} | {n: config[n] for n in ("device", "workers")}
     with runner(Runtime.model_validate(settings)) as opened:
         yield opened
 
@@ -76,7 +77,8 @@ def definitions(
     """
     config = experiment.config
     opened = experiment_resource(experiment)
-    own = {"backend": config.runtime.runner, "workers": config.runtime.workers}
+    runtime = config.runtime
+    own = {"backend": runtime.runner, "device": runtime.device, "workers": runtime.workers}
     defined = jobs(config.runtime.workers)
     return dg.Definitions(
         assets=graph(plan or partitions(config, experiment.lake)),

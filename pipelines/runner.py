@@ -165,7 +165,12 @@ Runner = InlineRunner | ProcessRunner
 
 def runner(settings: Runtime) -> Runner:
     """Return the runner of the `[runtime]` section."""
-    return InlineRunner() if settings.runner == "inline" else ProcessRunner(settings.workers)
+    chosen = settings.runner
+    if chosen == "auto":
+        from opencl.devices import select
+
+        chosen = "inline" if select(settings.device).kind == "gpu" else "process"
+    return InlineRunner() if chosen == "inline" else ProcessRunner(settings.workers)
 
 
 def _begin(environment: dict[str, str], stop: Any, reports: Any) -> None:

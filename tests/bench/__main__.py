@@ -27,6 +27,7 @@ OURS = (
     "learner",
     "transfer",
     "evaluation",
+    "strategies",
     "walkforward",
     "memory",
     "features",

@@ -83,13 +83,17 @@ def part(runs: Sequence[Run], name: str, kind: str) -> str:
             table = [
                 (row["name"], f"{scaled(row['figure'])} {row['unit']}", detail(row)) for row in rows
             ]
-            return f"{source(run)}\n\n{pipe_table(('', 'figure', 'how'), table)}"
+            return f"{source(run, name)}\n\n{pipe_table(('', 'figure', 'how'), table)}"
     return "Not recorded."
 
 
-def source(run: Run) -> str:
-    """Return device, date and command."""
-    return f"{run['device']['name']}, {run['time'][:10]}, `{run['command']}`:"
+def source(run: Run, name: str) -> str:
+    """Return device, date, the command for one part, and how busy the machine was before it."""
+    command = re.sub(r" --only[ =]\S+", "", run["command"])
+    if command.split()[2] == "tests.bench":
+        command += f" --only {name}"
+    device = f"{run['device']['name']} ({run['device']['platform']})"
+    return f"{device}, {run['time'][:10]}, `{command}`, load {run['load']:g} when it began:"
 
 
 def goals(runs: Sequence[Run]) -> str:

@@ -17,6 +17,7 @@ from tests.bench import (
     memory,
     rollout,
     scenario,
+    strategies,
     transfer,
     walkforward,
 )
@@ -174,3 +175,13 @@ def test_a_walk_forward_says_what_was_run_and_where_time_went():
         row.name.removeprefix("walk-forward, ") for row in phases
     }
     assert sum(row.figure for row in phases) == pytest.approx(whole.figure)
+
+
+def test_figures_of_strategies_are_compared_with_accounts(monkeypatch):
+    monkeypatch.setattr(strategies, "BARS", {"gpu": 4000, "cpu": 4000})
+    monkeypatch.setattr(strategies, "STRATEGIES", {"gpu": (64,), "cpu": (64,)})
+    account, figures = strategies.run(select(), quick=True)
+    assert account.figure > 0 and "times the accounts; 1 blocks" in figures.detail
+    monkeypatch.setattr(strategies, "CLOSE", -1.0)
+    with pytest.raises(AssertionError, match="is not the account's; not timed"):
+        strategies.run(select(), quick=True)

@@ -12,7 +12,8 @@ def run(part, *rows, kind="cpu", time="2026-12-01T00:00:00+00:00"):
     return {
         "device": {"name": "Made", "kind": kind, "platform": "P"},
         "time": time,
-        "command": "python -m tests.bench",
+        "command": "python -m tests.bench --quick --only a --only=b",
+        "load": 0.25,
         "rows": [{"part": part} | row.plain() for row in rows],
     }
 
@@ -62,9 +63,8 @@ def test_the_latest_run_of_a_part_counts():
 def test_a_mark_is_filled_and_the_text_around_it_stays():
     text = "before\n<!-- market cpu -->\nold\n<!-- end -->\nafter\n"
     made = page.rendered(text, [run("market", Row("m", 3e6, "steps/s", "how", roofline="9 %"))])
-    assert made.startswith(
-        "before\n<!-- market cpu -->\nMade, 2026-12-01, `python -m tests.bench`:"
-    )
+    head = "Made (P), 2026-12-01, `python -m tests.bench --quick --only market`, load 0.25"
+    assert made.startswith(f"before\n<!-- market cpu -->\n{head} when it began:\n\n")
     assert "| m | 3 M steps/s | 9 %; how |\n<!-- end -->\nafter\n" in made
     assert page.rendered(made, []).count("Not recorded.") == 1
     with pytest.raises(ValueError, match="mark markets cpu"):

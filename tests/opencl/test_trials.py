@@ -87,10 +87,12 @@ def test_an_inline_runner_trains_the_seeds_of_a_fold_together(spec, steps, monke
         trials, "train_seeds", lambda specs, *rest: groups.append(len(specs)) or real(specs, *rest)
     )
     other = replace(spec, fold_key=FOLDS[1])
-    specs = [spec, replace(spec, seed=1), replace(other, seed=2), replace(spec, seed=3)]
+    aux = spec.config.aux.model_copy(update={"alpha": not spec.config.aux.alpha})
+    changed = replace(spec, config=spec.config.model_copy(update={"aux": aux}), seed=4)
+    specs = [spec, replace(spec, seed=1), replace(other, seed=2), replace(spec, seed=3), changed]
     with InlineRunner() as runner:
         found = list(runner.imap(trials.train, specs))
         assert found == [spec.lake / f"train_{one.seed}" for one in specs]
-        assert groups == [2, 1, 1]
+        assert groups == [2, 1, 1, 1]  # neither other folds nor other settings
         assert list(runner.imap(trials.form, specs[:1])) == [spec.lake / "form_0"]
         assert list(runner.imap(abs, [-1, 2])) == [1, 2]

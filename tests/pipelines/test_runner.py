@@ -2,11 +2,13 @@
 
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
 from backtest.errors import BacktestError, DataError
 from backtest.sections import Runtime
+from opencl import devices
 from pipelines.runner import ENVIRONMENT, InlineRunner, ProcessRunner, runner
 from tests.pipelines import some_trials
 
@@ -88,3 +90,10 @@ def test_closing_stops_what_runs_and_drops_what_waits(tmp_path):
 def test_the_configuration_names_the_runner():
     assert isinstance(runner(Runtime(runner="inline")), InlineRunner)
     assert isinstance(runner(Runtime(runner="process", workers=3)), ProcessRunner)
+
+
+@pytest.mark.parametrize("kind, wanted", [("gpu", InlineRunner), ("cpu", ProcessRunner)])
+def test_a_gpu_is_shared_within_one_process(monkeypatch, kind, wanted):
+    device = replace(devices.select(), kind=kind)
+    monkeypatch.setattr(devices, "select", lambda name: device)
+    assert isinstance(runner(Runtime()), wanted)

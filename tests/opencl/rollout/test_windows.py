@@ -1,4 +1,7 @@
-"""Windows of several folds in one launch: every bit as when each is played for itself."""
+"""Windows of several folds in one launch: every bit as when each is played for itself.
+
+`market_of` gives each policy the price base of its window.
+"""
 
 from dataclasses import replace
 
