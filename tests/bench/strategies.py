@@ -100,7 +100,10 @@ def check(device: Device, config: Config, bars: Bars, sample: Targets) -> float:
     for place, outcome in enumerate(outcomes):
         wanted = {**outcome.metrics, "costs": float(outcome.account.cost.sum())}
         for name in AGREED:
-            value = wanted[name]
-            if value is None or abs(found[name][place] - value) > CLOSE * max(abs(value), 0.01):
+            value, seen = wanted[name], float(found[name][place])
+            agree = np.isnan(seen) if value is None else False
+            if value is not None:
+                agree = abs(seen - value) <= CLOSE * max(abs(value), 0.01)
+            if not agree:
                 raise AssertionError(f"{device.name}: {name} is not the account's; not timed")
     return seconds
