@@ -87,8 +87,8 @@ class DuelingNetwork(nn.Module, ABC):
 
     def head(self, branches: Sequence[int] = ALL_BRANCHES) -> tuple[Tensor, Tensor]:
         """Return weight [A*atoms, h2] and bias [A*atoms] with V + A - mean(A) folded in."""
-        combine = dueling(tuple(branches), self.value.weight.device)
-        rows = columns(branches)
+        device = self.value.weight.device
+        combine, rows = dueling(tuple(branches), device), columns(tuple(branches), device)
         weight = self.advantage.weight.view(N_ACTIONS, -1)[rows]
         bias = self.advantage.bias.view(N_ACTIONS, -1)[rows]
         weight = combine @ torch.cat([self.value.weight.view(1, -1), weight])
@@ -153,12 +153,15 @@ def expected(logits: Tensor, atoms: Tensor) -> Tensor:
     return logits.softmax(-1) @ atoms
 
 
-def columns(branches: Sequence[int]) -> slice | list[int]:
+@cache
+@torch.inference_mode(False)
+def columns(branches: tuple[int, ...], device: torch.device) -> slice | Tensor:
     """Return where the actions of these branches lie among the 13; a slice when contiguous."""
     places = [i for b in branches for i in range(*SPANS[b])]
     if places == list(range(places[0], places[-1] + 1)):
         return slice(places[0], places[-1] + 1)
-    return places
+    # kept on the device: a list would go there in every update, and in no recorded one
+    return torch.tensor(places, device=device)
 
 
 def local_spans(branches: Sequence[int]) -> tuple[tuple[int, int], ...]:

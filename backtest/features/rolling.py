@@ -1,6 +1,6 @@
 """Sums, extremes and moments of fixed windows whose bits depend on the window's values alone.
 
-A window is merged from blocks of 1, 2, 4, ... rows, always in the same order. No running sum is
+A sum is merged from blocks of 1, 2, 4, ... rows, always in the same order. No running sum is
 carried, so neither later rows nor the array's length nor a large value long ago can change a row.
 """
 
@@ -41,12 +41,25 @@ def rolling_sum(x: Floats, window: int) -> Floats:
 
 def rolling_max(x: Floats, window: int) -> Floats:
     """Return the maximum of the last `window` rows, float64[n]; 0 before the window fills."""
-    return _merged((x,), window, lambda a, _, b, __: (np.maximum(a[0], b[0]),))[0]
+    import talib
+
+    return _extreme(talib.MAX, x, window)
 
 
 def rolling_min(x: Floats, window: int) -> Floats:
     """Return the minimum of the last `window` rows, float64[n]; 0 before the window fills."""
-    return _merged((x,), window, lambda a, _, b, __: (np.minimum(a[0], b[0]),))[0]
+    import talib
+
+    return _extreme(talib.MIN, x, window)
+
+
+def _extreme(function: Callable[[Floats, int], Floats], x: Floats, window: int) -> Floats:
+    # an extreme has no rounding, so a search that remembers where it was gives the same bits
+    if window == 1:  # TA-Lib begins at 2
+        return x.copy()
+    values = function(x, window)
+    values[: window - 1] = 0.0
+    return values
 
 
 def rolling_moments(x: Floats, window: int) -> tuple[Floats, Floats]:

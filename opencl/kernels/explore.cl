@@ -4,8 +4,10 @@
 inline int arg_max(const float *q, const int n)
 {
     int best = 0;
+    float top = q[0];
     for (int i = 1; i < n; i++) {
-        best = q[i] > q[best] ? i : best;
+        best = q[i] > top ? i : best;
+        top = q[i] > top ? q[i] : top;
     }
     return best;
 }

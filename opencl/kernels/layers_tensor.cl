@@ -28,33 +28,69 @@ inline uint4 hidden_of(const float4 c0, const float4 c1)
                    pack_relu_bf16(c1.z, c1.w));
 }
 
-// The second hidden layer takes the place of the first: a warp turns whole blocks of 16 episodes.
-// Ends behind a barrier.
+// The second hidden layer takes the place of the first. A warp has TRUNK_STEPS blocks of 16 neurons,
+// whose weights stay in registers while all episodes pass, MMA_TILES blocks of 16 at a time: so many
+// sums do not wait for each other. Ends behind a barrier.
 inline void trunk(const Policy *p, __local hidden_t *h)
 {
     const int lane = get_local_id(0) % 32;
-    __global const uint4 *w = (__global const uint4 *)p->w2 + lane;
-    __global const float4 *bias = (__global const float4 *)p->b2 + lane % 4;
-    for (int m = get_local_id(0) / 32; m < TILE / 16; m += WARPS) {
-        __local uint4 *mine = h + m * H_STEPS * 32 + lane;
-        uint4 a[STEPS1];
+    const int first = get_local_id(0) / 32 * TRUNK_STEPS;
+    uint4 b[TRUNK_STEPS][STEPS1];
+    float4 bias[TRUNK_STEPS];
+#pragma unroll
+    for (int n = 0; n < TRUNK_STEPS; n++) { // blocks beyond the last repeat it and are not stored
+        const int block = min(first + n, STEPS2 - 1);
+        bias[n] = ((__global const float4 *)p->b2)[4 * block + lane % 4];
 #pragma unroll
         for (int k = 0; k < STEPS1; k++) {
-            a[k] = mine[k * 32];
+            b[n][k] = ((__global const uint4 *)p->w2)[(block * STEPS1 + k) * 32 + lane];
         }
-        for (int n = 0; n < STEPS2; n += 2) { // four sums at a time: each waits for its last product
-            float4 c[4] = {bias[4 * n].xyxy, bias[4 * n].zwzw, bias[4 * n + 4].xyxy, bias[4 * n + 4].zwzw};
+    }
+    for (int m = 0; m < TILE / 16; m += MMA_TILES) {
+        uint4 made[MMA_TILES][TRUNK_STEPS];
+        if (first < STEPS2) {
+            float4 c[MMA_TILES][2 * TRUNK_STEPS];
+#pragma unroll
+            for (int i = 0; i < MMA_TILES; i++) {
+#pragma unroll
+                for (int n = 0; n < TRUNK_STEPS; n++) {
+                    c[i][2 * n] = bias[n].xyxy;
+                    c[i][2 * n + 1] = bias[n].zwzw;
+                }
+            }
 #pragma unroll
             for (int k = 0; k < STEPS1; k++) {
-                const uint4 one = w[(n * STEPS1 + k) * 32];
-                const uint4 two = w[((n + 1) * STEPS1 + k) * 32];
-                mma_bf16(&c[0], a[k], one.xy);
-                mma_bf16(&c[1], a[k], one.zw);
-                mma_bf16(&c[2], a[k], two.xy);
-                mma_bf16(&c[3], a[k], two.zw);
+                uint4 a[MMA_TILES];
+#pragma unroll
+                for (int i = 0; i < MMA_TILES; i++) {
+                    a[i] = h[((m + i) * H_STEPS + k) * 32 + lane];
+                }
+#pragma unroll
+                for (int n = 0; n < TRUNK_STEPS; n++) {
+#pragma unroll
+                    for (int i = 0; i < MMA_TILES; i++) {
+                        mma_bf16(&c[i][2 * n], a[i], b[n][k].xy);
+                        mma_bf16(&c[i][2 * n + 1], a[i], b[n][k].zw);
+                    }
+                }
             }
-            mine[n * 32] = hidden_of(c[0], c[1]);
-            mine[n * 32 + 32] = hidden_of(c[2], c[3]);
+#pragma unroll
+            for (int i = 0; i < MMA_TILES; i++) {
+#pragma unroll
+                for (int n = 0; n < TRUNK_STEPS; n++) {
+                    made[i][n] = hidden_of(c[i][2 * n], c[i][2 * n + 1]);
+                }
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE); // these episodes were read by all warps
+#pragma unroll
+        for (int i = 0; i < MMA_TILES; i++) {
+#pragma unroll
+            for (int n = 0; n < TRUNK_STEPS; n++) {
+                if (first + n < STEPS2) {
+                    h[((m + i) * H_STEPS + first + n) * 32 + lane] = made[i][n];
+                }
+            }
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -67,8 +103,9 @@ inline float row_sum(const float2 x, const int t)
     return pair + butterfly(pair, 2u);
 }
 
-// Expected returns, q [N_HEADS][ROW]; behind it lie rest [WARPS][ROW]. A warp takes a head and
-// HEAD_PASS blocks of eight atoms at a time: their weights stay in registers while all episodes pass.
+// Expected returns, q [N_HEADS][ROW]; behind it lie rest [WARPS][ROW]. Warps share the heads of all
+// episodes evenly; one takes HEAD_PASS blocks of eight atoms at a time, whose weights stay in
+// registers while its episodes pass.
 // Logits come in units of log 2 and less their mean, so the largest is 0 or more and no sum of
 // exponentials vanishes; LIMIT keeps it finite. Atoms are evenly spaced, z is (first, distance).
 // Ends behind a barrier.
@@ -76,8 +113,14 @@ inline void heads(const Policy *p, __local const hidden_t *h, __local float *q)
 {
     const int lane = get_local_id(0) % 32;
     const int t = lane % 4;
-    __local float *rest = q + (N_HEADS + get_local_id(0) / 32) * ROW;
-    for (int head = get_local_id(0) / 32; head < N_HEADS; head += WARPS) {
+    const int warp = get_local_id(0) / 32;
+    const int parts = TILE / 16 / MMA_TILES; // of a head
+    const int begin = warp * N_HEADS * parts / WARPS;
+    const int end = (warp + 1) * N_HEADS * parts / WARPS;
+    __local float *rest = q + (N_HEADS + warp) * ROW;
+    for (int head = begin / parts; head * parts < end; head++) {
+        const int m_begin = max(begin - head * parts, 0) * MMA_TILES;
+        const int m_end = min(end - head * parts, parts) * MMA_TILES;
 #pragma unroll
         for (int first = 0; first < HEAD / 8; first += HEAD_PASS) {
             const int blocks = min(HEAD_PASS, HEAD / 8 - first);
@@ -92,32 +135,32 @@ inline void heads(const Policy *p, __local const hidden_t *h, __local float *q)
                     b[n][k] = w[(n * (STEPS2 / 2) + k) * 32];
                 }
             }
-            for (int m = 0; m < TILE / 16; m += HEAD_TILES) {
-                float4 c[HEAD_TILES][HEAD_PASS];
+            for (int m = m_begin; m < m_end; m += MMA_TILES) {
+                float4 c[MMA_TILES][HEAD_PASS];
 #pragma unroll
                 for (int n = 0; n < blocks; n++) {
 #pragma unroll
-                    for (int i = 0; i < HEAD_TILES; i++) {
+                    for (int i = 0; i < MMA_TILES; i++) {
                         c[i][n] = bias[4 * n].xyxy;
                     }
                 }
 #pragma unroll
                 for (int k = 0; k < STEPS2; k++) {
-                    uint4 a[HEAD_TILES];
+                    uint4 a[MMA_TILES];
 #pragma unroll
-                    for (int i = 0; i < HEAD_TILES; i++) {
+                    for (int i = 0; i < MMA_TILES; i++) {
                         a[i] = h[((m + i) * H_STEPS + k) * 32 + lane];
                     }
 #pragma unroll
                     for (int n = 0; n < blocks; n++) {
 #pragma unroll
-                        for (int i = 0; i < HEAD_TILES; i++) {
+                        for (int i = 0; i < MMA_TILES; i++) {
                             mma_bf16(&c[i][n], a[i], k % 2 == 0 ? b[n][k / 2].xy : b[n][k / 2].zw);
                         }
                     }
                 }
 #pragma unroll
-                for (int i = 0; i < HEAD_TILES; i++) {
+                for (int i = 0; i < MMA_TILES; i++) {
                     float2 num = (float2)(0.0f);
                     float2 den = (float2)(0.0f);
 #pragma unroll

@@ -7,7 +7,7 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
                    __local hidden_t *h, __local float *room)
 {
     const int j = get_local_id(0);
-    for (int i = j; i < HIDDEN1 * QUADS; i += GROUP) {
+    for (int i = j; i < HIDDEN1 * TILE / 4; i += GROUP) {
         const int neuron = i % HIDDEN1;
         const int e = i / HIDDEN1 * 4;
         __global const float *column = p->table + (long)t * BAR_ROW + neuron;

@@ -21,7 +21,7 @@ inline void draw_group(__local char *drawn, __local const int *id, const float e
     }
 }
 
-#if REGISTERS > 0
+#if REGISTERS > 0 // the build option that says so gives way to a required size
 __kernel void rollout_group(
 #else
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
@@ -101,7 +101,7 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
         }
         if (j < TILE) {
             float mine[N_PORTFOLIO];
-            portfolio_state(&rules, &state, bars[own_bar + t], t, mine);
+            portfolio_state(&rules, &state, bar_at(bars, own_bar + t), t, mine);
             for (int k = 0; k < N_PORTFOLIO; k++) {
                 f[k * ROW + j] = mine[k];
             }
@@ -142,7 +142,8 @@ __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void rollout_group(
                     chosen = (int4)(chance[j], chance[TILE + j], chance[2 * TILE + j], chance[3 * TILE + j]);
                 }
                 action = choose(mine, chosen);
-                r = step(&rules, &state, action, bars[bar], bars[bar + 1], t, t == part.steps - 1, aux[bar]);
+                r = step(&rules, &state, action, bar_at(bars, bar), bar_at(bars, bar + 1), t, t == part.steps - 1,
+                         aux[bar]);
                 alive = r.end == END_RUNNING;
             }
             record_step(actions, rewards, equity, ends, trace, row, action, &r);

@@ -1,7 +1,7 @@
 // The scenario network up to the first trunk layer for GPUs, in float32. Rows of the bar table as in
 // queries_lanes.cl. An item attends with an episode's three queries to the tokens of one scenario,
 // so that it loads a token for all three. The interpretations of CHUNK scenarios lie in local
-// memory, from where items add them to their sums of the first layer, as in layers_group.cl.
+// memory, from where items add them to their sums of the first layer, as layers_group.cl does.
 
 #define LATENT_ROWS ((LATENT + 3) / 4 * 4)
 #define WIDTH (3 * LATENT_ROWS)           // rows of one scenario's interpretation, the padding 0
@@ -141,6 +141,20 @@ inline __local float *interpretation(__local float *h, __local float *room, cons
     return c < CHUNK_IN_H ? h + c * WIDTH * ROW : room + (c - CHUNK_IN_H) * WIDTH * ROW;
 }
 
+#if STACK > 1
+// The item's episodes of a row of the history, and back.
+inline float8 load_past(__global const float *row)
+{
+    return (float8)(*(__global const float4 *)row, *(__global const float4 *)(row + TILE / 2));
+}
+
+inline void store_past(__global float *row, const float8 x)
+{
+    *(__global float4 *)row = x.lo;
+    *(__global float4 *)(row + TILE / 2) = x.hi;
+}
+#endif
+
 // The first layer of episodes at rows `place + t` of the table, rectified, into h.
 // past [STACK - 1][HIDDEN1][TILE] as in scenario_lanes.cl; slot receives what the task bank
 // retrieved. unsure and room (ROOM_ROWS) are scratch. Ends behind a barrier.
@@ -149,19 +163,19 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
                    __local hidden_t *h, __local float *room)
 {
     const int j = get_local_id(0);
-    const int quad = 4 * (j % QUADS);
-    const int column = j / QUADS; // and every SHARES-th from there
+    const int own = j % OWNERS * 4;
+    const int column = j / OWNERS; // and every SHARES-th from there
     search_task(p, place, f, t, slot, unsure, h, room);
-    float4 sum[ENCODE_BLOCK];
+    float8 sum[ENCODE_BLOCK];
 #pragma unroll ENCODE_BLOCK
     for (int i = 0; i < ENCODE_BLOCK; i++) {
         const int neuron = min(column + i * SHARES, HIDDEN1 - 1);
-        sum[i] = (float4)(p->b1[neuron]);
+        sum[i] = (float8)(p->b1[neuron]);
 #if STACK > 1
-        __global float4 *now = (__global float4 *)(past + (t % (STACK - 1) * HIDDEN1 + neuron) * TILE + quad);
-        sum[i] = sum[i] + *now;
+        __global float *now = past + (t % (STACK - 1) * HIDDEN1 + neuron) * TILE + own;
+        sum[i] = sum[i] + load_past(now);
         if (column + i * SHARES < HIDDEN1) {
-            *now = (float4)(0.0f); // from here on that of step t + STACK - 1
+            store_past(now, (float8)(0.0f)); // from here on that of step t + STACK - 1
         }
 #endif
     }
@@ -178,22 +192,22 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
         __global const float4 *w = (__global const float4 *)p->w1 + s * (WIDTH / 4) * ENCODE_BLOCK * SHARES;
         for (int c = 0; c < chunk; c++) {
             add_block(sum, ENCODE_BLOCK, w + c * (WIDTH / 4) * ENCODE_BLOCK * SHARES, ENCODE_BLOCK * SHARES,
-                      column, SHARES, interpretation(h, room, c) + quad, WIDTH);
+                      column, SHARES, interpretation(h, room, c) + own, WIDTH);
         }
 #if STACK > 1
         for (int age = 1; age < STACK; age++) {
             w = w + SCENARIOS * (WIDTH / 4) * ENCODE_BLOCK * SHARES;
-            __global float *later = past + (t + age) % (STACK - 1) * HIDDEN1 * TILE + quad;
-            float4 more[ENCODE_BLOCK];
+            __global float *later = past + (t + age) % (STACK - 1) * HIDDEN1 * TILE + own;
+            float8 more[ENCODE_BLOCK];
             for (int i = 0; i < ENCODE_BLOCK; i++) {
-                more[i] = *(__global float4 *)(later + min(column + i * SHARES, HIDDEN1 - 1) * TILE);
+                more[i] = load_past(later + min(column + i * SHARES, HIDDEN1 - 1) * TILE);
             }
             for (int c = 0; c < chunk; c++) {
                 add_block(more, ENCODE_BLOCK, w + c * (WIDTH / 4) * ENCODE_BLOCK * SHARES,
-                          ENCODE_BLOCK * SHARES, column, SHARES, interpretation(h, room, c) + quad, WIDTH);
+                          ENCODE_BLOCK * SHARES, column, SHARES, interpretation(h, room, c) + own, WIDTH);
             }
             for (int i = 0; i < ENCODE_BLOCK && column + i * SHARES < HIDDEN1; i++) {
-                *(__global float4 *)(later + (column + i * SHARES) * TILE) = more[i];
+                store_past(later + (column + i * SHARES) * TILE, more[i]);
             }
         }
 #endif
@@ -202,7 +216,7 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
 #pragma unroll ENCODE_BLOCK
     for (int i = 0; i < ENCODE_BLOCK; i++) {
         if (column + i * SHARES < HIDDEN1) {
-            *(__local float4 *)(h + (column + i * SHARES) * ROW + quad) = max(sum[i], (float4)(0.0f));
+            store_own(h + (column + i * SHARES) * ROW + own, max(sum[i], (float8)(0.0f)));
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);

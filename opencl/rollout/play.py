@@ -225,11 +225,12 @@ class Rollout:
 
     def _made(self, n: int) -> RolloutProgram:
         """Return the program for n episodes: with smaller tiles where a GPU would not be full."""
-        tile = self.made.sizes.tile_for(n, self.device.compute_units)
-        if self.device.kind == "cpu" or tile == self.made.sizes.tile:
+        sizes = self.made.sizes
+        tile, together = sizes.tiling(n, self.device.compute_units)
+        if self.device.kind == "cpu" or (tile, together) == (sizes.tile, sizes.together):
             return self.made
         rules = MarketRules.of(self.tape.params)
-        return rollout_program(self.device, self.made.shape, rules, self.variant, tile)
+        return rollout_program(self.device, self.made.shape, rules, self.variant, tile, together)
 
     def _in_order(self, timed: bool) -> Any:
         """Return the queue; what the other one still does with the kept forecasts comes first."""

@@ -15,13 +15,12 @@ from opencl.devices import Device
 from opencl.market import MARKET_FILES, MarketRules
 from opencl.programs import Program
 from opencl.rollout.shape import Shape
-from opencl.rollout.sizes import MMA, Sizes
+from opencl.rollout.sizes import MMA, OPERANDS, Sizes
 from opencl.tensor_probe import has_tensor_cores
 
 BAR_GROUP = 64  # work-items a group of kernels over bars
 WIDTH = 16  # of them side by side in the fastest dimension, on a GPU
 
-MOST_OPERANDS = 128  # registers of a lane that hold a head's weights; with more it would spill
 Kernels = Literal["lanes", "group", "tensor"]
 Variant = Literal["auto", "lanes", "group", "tensor"]  # auto: float32, as the device likes it
 
@@ -33,9 +32,10 @@ def rollout_program(
     rules: MarketRules,
     variant: Variant = "auto",
     tile: int | None = None,
+    together: int = 4,
 ) -> RolloutProgram:
     """Return the compiled rollout of a device, network and market, one object for all calls."""
-    return RolloutProgram(device, shape, rules, variant, tile)
+    return RolloutProgram(device, shape, rules, variant, tile, together)
 
 
 def policy_files(shape: Shape, variant: Kernels) -> tuple[str, ...]:
@@ -88,8 +88,8 @@ def _obstacle(device: Device, shape: Shape) -> str | None:
         sizes = Sizes(shape, True, device.local_memory, device.name, tensor=True)
     except DeviceError as error:
         return str(error)
-    if sizes.operands > MOST_OPERANDS:
-        return f"a head of {shape.atoms} atoms on {shape.hidden[1]} neurons fills the registers"
+    if sizes.operands > 2 * OPERANDS:
+        return f"the weights of hidden layers {shape.hidden} do not fit the registers"
     return None
 
 
@@ -111,6 +111,7 @@ class RolloutProgram:
         rules: MarketRules,
         variant: Variant,
         tile: int | None = None,
+        together: int = 4,
     ) -> None:
         """Compile.
 
@@ -120,6 +121,7 @@ class RolloutProgram:
             rules: of the market.
             variant: which kernel; auto takes the device's own in float32.
             tile: most episodes a work-group; None: as many as there is room for.
+            together: as for `Sizes`.
 
         Raises:
             DeviceError: the network does not fit the device's local memory.
@@ -128,9 +130,11 @@ class RolloutProgram:
             variant = "group" if device.kind == "gpu" else "lanes"
         group, tensor = variant != "lanes", variant == "tensor"
         self.device, self.shape = device, shape
-        self.sizes = Sizes(shape, group, device.local_memory, device.name, tensor, tile)
-        files, sizes = policy_files(shape, variant), self.sizes.defines() | rules.defines()
-        self.program = Program(device, files, sizes, registers=self.sizes.registers)
+        self.sizes = Sizes(shape, group, device.local_memory, device.name, tensor, tile, together)
+        registers = self.sizes.registers if device.nvidia else 0
+        sizes = self.sizes.defines() | rules.defines() | {"REGISTERS": registers}
+        files = policy_files(shape, variant)
+        self.program = Program(device, files, sizes, registers=registers)
         self.kernel = self.program.kernel("rollout_group" if group else "rollout_lanes")
 
     def over(self, n: int) -> tuple[tuple[int], tuple[int]]:

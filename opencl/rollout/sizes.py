@@ -12,22 +12,24 @@ from opencl.retrieval import search_sizes, slot_tile
 from opencl.rollout.shape import Shape
 
 LANES = 16  # episodes a work-item on a CPU; the width of float16
-TILE = 64  # most episodes a work-group on a GPU
-TENSOR_TILE = 128  # the same with tensor cores
-LEAST_TILE = 16  # with fewer episodes a group reads weights for too few
-BLOCK = 17  # most neurons whose sums of four episodes an item keeps in registers
-WARP = 32  # work-items that a tensor core's instruction joins
-REGISTERS = 0
-PASS = 7
-TILES = 1
-WARPS = 13  # most of a work-group: with more, not every one could keep a head's weights
 BARS_PER_ITEM = 8  # bars a work-item of bar_dense
 SUM_LANES = 64  # of an ordered sum
-MMA = 16  # rows of a tensor core's tile, and what it sums over
+WARP = 32  # work-items that an instruction of a tensor core joins
+MMA = 16  # rows of its tile, and inputs that it sums over
 TOKENS = WARP * 4  # words of one scenario's tokens as tensor cores read them
-QUERY_TENSOR = 2 * WARP * 4  # words of the weights of one scenario's queries of one group, likewise
+QUERY_TENSOR = 2 * TOKENS  # words of the weights of one scenario's queries of one group, likewise
 GUESS = N_PORTFOLIO + len(CALENDAR) + 1  # what a task context is linear in, and 1
 QUERY_WIDTH = 8  # floats a packed query element: a bias and up to seven weights
+# On a GPU, by measurement (H200):
+TILE = 64  # most episodes a work-group
+LEAST_TILE = 16  # with fewer, a group reads the weights for too few episodes
+BLOCK = 13  # most neurons whose sums an item keeps in registers
+REGISTERS = 168  # most an item may use
+# The same for tensor cores:
+TENSOR_TILE = 128
+WARPS = 16  # on a multiprocessor, if an item uses TENSOR_REGISTERS
+TENSOR_REGISTERS = 128
+OPERANDS = 64  # registers that hold weights, most
 
 
 class Sizes:
@@ -38,9 +40,12 @@ class Sizes:
         group: for `rollout_group`, not `rollout_lanes`.
         tensor: with layers for tensor cores.
         head: columns of an action's head, padded.
+        own: episodes of an item.
         block: neurons of the second layer, and atoms, that an item sums at a time.
         shares: items that share the second layer of an episode.
         items: work-items a work-group.
+        registers: most that one of them may use, 0 for no limit.
+        head_pass: blocks of eight atoms whose weights a warp holds at a time.
         hidden: widths of the trunk's layers, padded.
         slots: skills of a bank, padded.
         task_row: floats of a task context, padded.
@@ -64,6 +69,7 @@ class Sizes:
         device: str,
         tensor: bool = False,
         tile: int | None = None,
+        together: int = 4,
     ) -> None:
         """Compute all sizes.
 
@@ -74,17 +80,21 @@ class Sizes:
             device: its name, for the message.
             tensor: with layers for tensor cores.
             tile: most episodes a work-group; None: as many as pay.
+            together: work-groups that share a multiprocessor, 1, 2 or 4; for tensor cores.
 
         Raises:
             DeviceError: the network does not fit the device's local memory.
         """
         self.shape, self.group, self.tensor = shape, group or tensor, tensor
+        self.together = together
         first, second = shape.hidden
         scenario = shape.kind == "scenario"
         # lanes and items take four neurons at a time, tensor cores two blocks of 16
         width = 2 * MMA if tensor else 4
         self.hidden = (up(first, width), up(second, width))
         second = self.hidden[1]
+        # what the scenario network does before its trunk is for twice as many items
+        self.own = 4 if scenario else 8
         heads = len(shape.heads)
         least = max(heads, -(-second // BLOCK))  # items that share an episode
         self.block = -(-second // least), -(-shape.atoms // -(-shape.atoms // BLOCK))
@@ -102,10 +112,13 @@ class Sizes:
         if scenario and tensor:
             self.bar_row += shape.scenarios * TOKENS
         self.past = (shape.stack_size - 1) * self.hidden[0]
-        self.registers = REGISTERS
-        self.items, self.chunk, self.room, self.tile = 1, 0, 1, LANES
+        blocks, most = self.head // 8, max(1, OPERANDS // (second // 8))
+        self.head_pass = -(-blocks // -(-blocks // most))
+        self.items, self.registers = 1, 0
+        self.chunk, self.room, self.tile = 0, 1, LANES
         if self.group:
             self.tile = self._tile(local_memory, device, tile)
+            self.registers = TENSOR_REGISTERS if tensor else 0 if scenario else REGISTERS
 
     def defines(self) -> dict[str, int]:
         """Return the constants the kernels are specialised to, by name."""
@@ -160,7 +173,7 @@ class Sizes:
         if not self.group:
             return sizes | {"LANES": LANES}
         row = self.tile + 4
-        sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": row, "REGISTERS": REGISTERS}
+        sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": row}
         sizes |= {"F_ROWS": self._states(self.tile)}
         sizes |= {"ROOM_ROWS": self.room, "CHUNK": self.chunk}
         if self.tensor:
@@ -168,17 +181,19 @@ class Sizes:
             sizes |= {
                 "WARPS": self.items // WARP,
                 "H_STEPS": steps,
-                "HEAD_PASS": PASS,
-                "HEAD_TILES": TILES,
+                "HEAD_PASS": self.head_pass,
+                "MMA_TILES": min(2, self.tile // MMA),
+                "TRUNK_STEPS": -(-second // MMA // (self.items // WARP)),
                 "H_SIZE": self.tile // MMA * steps * WARP,
             }
         else:
             sizes |= {
                 "H_SIZE": max(first, second) * row,
+                "OWN": self.own,
                 "TRUNK_BLOCK": self.block[0],
                 "TRUNK_SHARES": self.shares,
                 "HEAD_BLOCK": self.block[1],
-                "ENCODE_BLOCK": self.encode_columns * self.tile // 4 // self.items,
+                "ENCODE_BLOCK": self.encode_columns * self.tile // 8 // self.items,
             }
         inside, floats = self._search_in_h(self.tile), self._search_floats(self.tile)
         room = self._hidden_rows(self.tile) if inside else self.room
@@ -194,16 +209,19 @@ class Sizes:
 
     @property
     def operands(self) -> int:
-        """Registers that hold a head's weights for tensor cores."""
-        return self.head // 8 * (self.hidden[1] // MMA) * 2
+        """Registers that hold weights for tensor cores, at most at a time."""
+        share = self.hidden[0] * self.hidden[1] // (2 * self.items)
+        return max(self.head_pass * self.hidden[1] // 8, share)
 
     def _items(self, tile: int) -> int:
         """Return the work-items of a work-group."""
         heads = len(self.shape.heads)
         if self.tensor:
-            return WARP * min(max(heads, tile // WARP), WARPS)
+            # every warp holds its share of the second layer's weights
+            share = self.hidden[0] * self.hidden[1] // (2 * WARP * OPERANDS)
+            return WARP * min(max(WARPS // self.together, tile // WARP, share), WARPS)
         # the search of a task bank gives 64 items to an episode
-        return up(max(heads, self.shares) * tile // 4, 64 if self.slots else WARP)
+        return up(max(heads, self.shares) * tile // self.own, 64 if self.slots else WARP)
 
     def _states(self, tile: int) -> int:
         """Return the rows of local memory for portfolio states, then action values."""
@@ -213,7 +231,7 @@ class Sizes:
     @property
     def encode_columns(self) -> int:
         """Outputs of the scenario network's first layer as its weights are packed."""
-        return up(self.hidden[0], self.items // (self.tile // 4))
+        return up(self.hidden[0], self.items // (self.tile // 8))
 
     @property
     def query_at(self) -> int:
@@ -262,19 +280,20 @@ class Sizes:
         chunk = min(max(1, self.items // tile), self.shape.scenarios)
         return chunk, max(searched, (chunk - self._hidden_rows(tile) // width) * width)
 
-    def tile_for(self, n: int, units: int) -> int:
-        """Return the tile with which n episodes fill this many multiprocessors, or the least."""
+    def tiling(self, n: int, units: int) -> tuple[int, int]:
+        """Return tile and together with which n episodes fill this many multiprocessors."""
         tile = self.tile
         while tile > LEAST_TILE and -(-n // tile) < units:
             tile //= 2
-        return tile
+        groups = -(-n // (tile * units)) if self.tensor else self.together
+        return tile, 1 if groups < 2 else 2 if groups < 4 else 4
 
     def _tile(self, local_memory: int, device: str, most: int | None) -> int:
         """Return episodes a work-group; set its items, scenarios a chunk, and room."""
         first, second = self.hidden
         hidden = max(first, second)
         largest = most or (TENSOR_TILE if self.tensor else TILE)
-        for tile in (largest, 64, 32, 16, 8, 4):
+        for tile in (largest, 64, 32, 16, 8):
             if tile > largest or (self.tensor and tile % MMA):
                 continue
             self.items = self._items(tile)

@@ -1,8 +1,8 @@
 """All benchmarks by one command: `python -m tests.bench [--quick] [--device X] [--only PART]`.
 
 Prints one table; a figure without the device, the date and the command beside it means nothing,
-so they are printed too and written to the JSON file. A part whose two sides do not compute the
-same is not timed; it is named at the end, and the exit code is 1.
+so they are printed too and written to the JSON file, after every part. A part whose two sides do
+not compute the same is not timed; it is named at the end, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import traceback
 from importlib import import_module
 from pathlib import Path
 
@@ -59,10 +60,13 @@ def main() -> int:
             parts[part] = measure(part, device, given.quick)
         except AssertionError as unequal:
             wrong.append(f"FAIL {part}: {unequal}")
-    run = report.figures(device, parts)
+        except Exception as error:  # the other parts' figures are not lost for it
+            traceback.print_exc()
+            wrong.append(f"FAIL {part}: {type(error).__name__}: {error}")
+        run = report.figures(device, parts)
+        if given.json:
+            given.json.write_text(json.dumps(run, indent=1) + "\n")
     report.show(run)
-    if given.json:
-        given.json.write_text(json.dumps(run, indent=1) + "\n")
     if given.plots:
         from tests.bench.plots import draw
 

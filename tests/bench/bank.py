@@ -17,6 +17,7 @@ from opencl.bank import DeviceBank
 from opencl.buffers import empty, upload
 from opencl.devices import Device
 from opencl.retrieval import DeviceSnapshots
+from tests.bench.roofline import share
 from tests.bench.rows import Row, device_seconds, wall_seconds
 
 SLOTS, DIM = 21, 1008  # the task bank of the original network
@@ -71,6 +72,10 @@ def _retrieval(device: Device, queries: int, slots: int) -> Row:
         "queries/s",
         f"{rate * DIM * 4 / 1e9:,.3g} GB/s, {rate * DIM * slots * 2 / 1e9:,.3g} GFLOP/s; "
         f"{rate / plain:,.0f} times NumPy ({plain:,.0f})",
+        series="retrieval",
+        axis="slots",
+        x=slots,
+        roofline=share(device, "fp32", rate * DIM * slots * 2),
     )
 
 

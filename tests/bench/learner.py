@@ -1,10 +1,10 @@
 """Updates a second of the learner: eager, and on a GPU of NVIDIA as a graph that is replayed.
 
-Before the clock starts both must have learned the same parameters. A share is the sum of all
-kernels' times, from a profile, over the wall time of as many updates without one, draws and
-priorities included; syncs are the calls by which the host waited for the device, the
-profile's own two and the reading of the figures included. On a CPU one thread learns, as in
-training.
+Before the clock starts both must have learned the same parameters, and the row says how equal. A
+share is the sum of all kernels' times, from a profile, over the wall time of as many updates
+without one, draws and priorities included; syncs are the calls by which the host waited for the
+device, the profile's own two and the reading of the figures included. On a CPU one thread learns,
+as in training.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from backtest.agent.learner import C51Learner
 from backtest.agent.replay import Replay
 from backtest.agent.scenario.forecaster import Forecaster
 from backtest.agent.streams import Stage, generator
-from backtest.agent.updates import SEGMENT, Updates
+from backtest.agent.updates import Updates
 from backtest.agent.weights import N_BAR
 from backtest.config import Learner, Network
 from backtest.market.layout import End
@@ -32,9 +32,10 @@ BATCHES = (256, 4096)
 SMALL = {"scenarios": 8, "horizon": 6, "latent": 8}  # of the smoke test
 LARGE = {"scenarios": 21, "horizon": 12, "latent": 16}  # of production
 CHECKED = 24  # updates that both ways take before the clock starts, two target copies among them
-GPU_UPDATES, CPU_UPDATES = SEGMENT, 8  # a measurement
-EAGER_SHARE = 8  # times fewer where a GPU waits for the host anyway
-PROFILED = 64  # updates
+GPU_UPDATES, CPU_UPDATES = 128, 8  # a measurement
+EAGER_SHARE = 4  # times fewer where a GPU waits for the host anyway
+PROFILED = 32  # updates
+TOLERANCE = 1e-6  # of parameters; libraries may choose another product for another stream
 
 
 def run(device: Device, quick: bool = False) -> list[Row]:
@@ -64,9 +65,10 @@ def measure(name: str, network: Network, batch: int, device: str, quick: bool) -
     gpu = device != "cpu"
     ways = {"eager": made(network, batch, device)}
     ways["eager"].graph.batch = 0  # a size that no minibatch has: nothing is recorded
+    equal = ""
     if gpu:
         ways["graph"] = made(network, batch, device)
-        check(name, *ways.values())
+        equal = check(name, *ways.values())
     counts = {"eager": GPU_UPDATES // EAGER_SHARE if gpu else CPU_UPDATES, "graph": GPU_UPDATES}
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(2 if quick else REPEATS + 1):  # the first does not count
@@ -84,9 +86,13 @@ def measure(name: str, network: Network, batch: int, device: str, quick: bool) -
             detail += f", {kernels / took:.0%} of the time in kernels"
             detail += f", {waits} syncs in {PROFILED} updates"
         if way == "graph":
-            detail += f"; {slow / took:,.1f} times eager"
+            detail += f"; {slow / took:,.1f} times eager, {equal}"
         what = f"learner, {name}, batch {batch:,}, {way}"
-        rows.append(Row(what, 1 / took, "updates/s", detail))
+        curve = {"series": f"{name}, {way}", "axis": "batch", "x": batch}
+        rows.append(Row(what, 1 / took, "updates/s", detail, **curve))
+        if way == "graph":
+            aimed = "learner_busy" if (name, batch) == ("mlp", BATCHES[-1]) else ""
+            rows.append(Row(f"{what}: time in kernels", 100 * kernels / took, "%", goal=aimed))
     return rows
 
 
@@ -137,14 +143,15 @@ def take(updates: Updates, count: int) -> None:
         assert np.isfinite(figures).all()
 
 
-def check(name: str, eager: Updates, graph: Updates) -> None:
-    """Learn both ways from the same start; the parameters must be the same bits."""
+def check(name: str, eager: Updates, graph: Updates) -> str:
+    """Learn both ways from the same start, and say how far apart the parameters are."""
     for updates in (eager, graph):
         take(updates, CHECKED)
     a, b = (u.learner.online.numpy_state() for u in (eager, graph))
-    apart = [key for key in a if not np.array_equal(a[key], b[key])]
-    if apart:
-        raise AssertionError(f"{name}: a graph learned other {', '.join(apart)}; not timed")
+    apart = max(float(np.abs(a[key] - b[key]).max()) for key in a)
+    if not apart <= TOLERANCE:
+        raise AssertionError(f"{name}: a graph learned parameters {apart:.2g} off; not timed")
+    return "the same bits" if apart == 0 else f"within {apart:.1g}"
 
 
 def profile(updates: Updates) -> tuple[float, int]:

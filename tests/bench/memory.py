@@ -210,19 +210,17 @@ def market(device: Device, bars: int, envs: int) -> Row:
 
 def line(axis: str, points: Sequence[Point], sizes: Sequence[int], beside: str) -> list[Row]:
     """Return a row a point, and one with the lines through them."""
-    rows = [
-        Row(
-            f"memory, {size:,} {axis}",
-            point.planned / 2**20,
-            "MiB planned",
-            f"measured {point.measured / 2**20:,.0f} MiB, kernels {1e3 * point.seconds:,.3g} ms; "
-            f"{beside}, {STEPS} steps",
-            series="mlp rollout" if axis != "slots" else "scenario rollout, both banks",
-            axis=axis,
-            x=size,
-        )
-        for size, point in zip(sizes, points, strict=True)
-    ]
+    network = "mlp" if axis != "slots" else "scenario, both banks"
+    rows = []
+    for size, point in zip(sizes, points, strict=True):
+        what, place = f"memory, {size:,} {axis}", {"axis": axis, "x": size}
+        seen, setting = f"measured {point.measured / 2**20:,.0f} MiB", f"{beside}, {STEPS} steps"
+        planned, took = point.planned / 2**20, 1e3 * point.seconds
+        series = f"planned bytes, {network}"
+        rows += [
+            Row(what, planned, "MiB", f"planned; {seen}; {setting}", series=series, **place),
+            Row(f"{what}: kernels", took, "ms", setting, series=f"kernels, {network}", **place),
+        ]
     columns = {
         "planned": ([p.planned for p in points], "B", 1.0),
         "measured": ([p.measured for p in points], "B", 1.0),

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.bench.__main__ import PARTS
 from tests.bench.goals import GOALS, Goal
-from tests.bench.plots import LABELS, curves, draw, file_name, peers
+from tests.bench.plots import LABELS, PEERS, curves, draw, file_name, peers
 from tests.bench.report import Run, detail, pipe_table, scaled
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -83,13 +83,17 @@ def part(runs: Sequence[Run], name: str, kind: str) -> str:
             table = [
                 (row["name"], f"{scaled(row['figure'])} {row['unit']}", detail(row)) for row in rows
             ]
-            return f"{source(run)}\n\n{pipe_table(('', 'figure', 'how'), table)}"
+            return f"{source(run, name)}\n\n{pipe_table(('', 'figure', 'how'), table)}"
     return "Not recorded."
 
 
-def source(run: Run) -> str:
-    """Return device, date and command."""
-    return f"{run['device']['name']}, {run['time'][:10]}, `{run['command']}`:"
+def source(run: Run, name: str) -> str:
+    """Return device, date, the command for one part, and how busy the machine was before it."""
+    command = re.sub(r" --only[ =]\S+", "", run["command"])
+    if command.split()[2] == "tests.bench":
+        command += f" --only {name}"
+    device = f"{run['device']['name']} ({run['device']['platform']})"
+    return f"{device}, {run['time'][:10]}, `{command}`, load {run['load']:g} when it began:"
 
 
 def goals(runs: Sequence[Run]) -> str:
@@ -119,8 +123,8 @@ def _reached(runs: Sequence[Run], key: str, goal: Goal, kind: str) -> tuple[str,
 
 def pictures(runs: Sequence[Run]) -> str:
     """Return the links to what `plots.draw` drew."""
-    links = [f"![{unit} over {axis}]({file_name(axis, unit)})" for axis, unit in curves(runs)]
-    return "\n\n".join([*links, "![Us and the peers](bench_peers.png)"] if peers(runs) else links)
+    links = [f"![Over {axis}]({file_name(axis)})" for axis in curves(runs)]
+    return "\n\n".join([*links, f"![Us and the peers]({PEERS})"] if peers(runs) else links)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -11,13 +12,14 @@ from typing import Any
 from opencl.devices import Device
 from tests.bench.rows import Row
 
+LOAD = os.getloadavg()[0]  # processes that wanted a core in the minute before this one began
 Run = dict[str, Any]  # what one JSON file holds: device, time, command, rows by part
 PREFIXES = ((1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k"))  # from, factor, letter
 
 
-def command(arguments: Sequence[str]) -> str:
+def command(arguments: Sequence[str], module: str = "tests.bench") -> str:
     """Return the command that measures the same again; where its output goes is no part of it."""
-    kept = " ".join(["python -m tests.bench", *arguments])
+    kept = " ".join([f"python -m {module}", *arguments])
     return re.sub(r" --(json|plots)[ =]\S+", "", kept)
 
 
@@ -27,6 +29,7 @@ def figures(device: Device, parts: dict[str, list[Row]]) -> Run:
         "device": device.describe(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command(sys.argv[1:]),
+        "load": round(LOAD, 1),
         "rows": [{"part": part} | row.plain() for part, rows in parts.items() for row in rows],
     }
 

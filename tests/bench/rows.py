@@ -18,8 +18,8 @@ class Row:
 
     A figure that is one point of a curve also says which: `series` is the line's label, `axis` what
     runs along x ("envs", "bars", "strategies", "slots", ...), `x` the place on it. Rows with the
-    same axis and unit become lines of one picture. A row whose unit is `TIMES` becomes a bar of the
-    picture of peers.
+    same axis become one picture, with a panel for each unit. A row whose unit is `TIMES` becomes a
+    bar of the picture of peers.
 
     Attributes:
         roofline: share of the peak that bounds it, as `roofline.share` words it.

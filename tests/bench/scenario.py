@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any, Literal
 
@@ -127,9 +128,8 @@ class Scene:
             x, portfolio = self.x[seen.start + t], np.ascontiguousarray(seen.portfolio[t])
             q = forward(self.policy, x, portfolio, task=skills.task, step=skills.step)
             gap = np.abs(q - seen.values[t]).max(axis=1) / np.abs(q).max()
-            if (
-                np.mean(gap > TOLERANCE[self.precision]) > 0.02
-            ):  # a cosine at the threshold may go either way
+            # a cosine at the threshold may go either way
+            if np.mean(gap > TOLERANCE[self.precision]) > 0.02:
                 raise AssertionError(f"{self.rollout.device.name}: other values; not timed")
 
     def rows(self, name: str, n: int, quick: bool) -> list[Row]:
@@ -161,8 +161,28 @@ class Scene:
             banks = {"none": "no bank", "both": "both banks"}.get(variant, f"{variant} bank")
             what = f"scenario rollout S {s} H {h} L {size} ({name}), {self.precision}, {banks}, "
             what += f"{n:,} envs" + (f" on {len(self.x):,} bars" if len(self.x) > BARS else "")
-            rows.append(Row(what, rate, "steps/s", detail))
+            rows.append(Row(what, rate, "steps/s", detail, **self.curve(name, banks, n)))
+            if variant == "both" and self.aimed(name, n):
+                rows[-1] = replace(rows[-1], goal="scenario")
+                added = f"{what}: time that the banks add"
+                rows.append(Row(added, over, "%", goal="scenario_overhead"))
         return rows
+
+    def aimed(self, name: str, n: int) -> bool:
+        """Return whether the goals are for this scene: the original sizes, most episodes."""
+        best = "bf16" if has_tensor_cores(self.rollout.device) else "fp32"
+        envs = GPU_ENVS if self.rollout.device.kind == "gpu" else CPU_ENVS
+        usual = self.slots == self.network.scenarios and len(self.x) == BARS
+        return usual and (name, self.precision, n) == ("original", best, envs[-1])
+
+    def curve(self, name: str, banks: str, n: int) -> dict[str, Any]:
+        """Return the curve that a row is a point of: over episodes, or over slots."""
+        series = f"scenario ({name}), {self.precision}, {banks}"
+        if len(self.x) > BARS:
+            return {}
+        if self.slots != self.network.scenarios:
+            return {"series": series, "axis": "slots", "x": self.slots}
+        return {"series": series, "axis": "envs", "x": n}
 
 
 def variants(policy: ScenarioWeights, x: Array, slots: int) -> dict[str, PolicySkills | None]:

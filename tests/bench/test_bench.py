@@ -107,14 +107,18 @@ def test_a_wrong_part_ends_with_its_name_and_exit_code_1(monkeypatch, capsys):
     def measure(part, device, quick):
         if part == "bank":
             raise AssertionError("slots differ; not timed")
+        if part == "memory":
+            raise OSError("no room")
         return [Row(part, 1.0, "steps/s")]
 
     monkeypatch.setattr(bench, "measure", measure)
-    monkeypatch.setattr(sys, "argv", ["x", "--only", "bank", "--only", "market"])
+    only = ("--only", "bank", "--only", "memory", "--only", "market")
+    monkeypatch.setattr(sys, "argv", ["x", *only])
     assert bench.main() == 1
     shown = capsys.readouterr().out.splitlines()
-    assert shown[-1] == "FAIL bank: slots differ; not timed"
-    assert any("market" in line for line in shown[:-1])
+    assert shown[-2] == "FAIL bank: slots differ; not timed"
+    assert shown[-1] == "FAIL memory: OSError: no room"
+    assert any("market" in line for line in shown[:-2])
 
 
 def test_a_way_that_hands_over_other_numbers_is_not_timed(monkeypatch):

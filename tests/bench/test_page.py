@@ -12,7 +12,8 @@ def run(part, *rows, kind="cpu", time="2026-12-01T00:00:00+00:00"):
     return {
         "device": {"name": "Made", "kind": kind, "platform": "P"},
         "time": time,
-        "command": "python -m tests.bench",
+        "command": "python -m tests.bench --quick --only a --only=b",
+        "load": 0.25,
         "rows": [{"part": part} | row.plain() for row in rows],
     }
 
@@ -30,16 +31,17 @@ def test_the_command_is_kept_without_where_its_output_went():
     assert report.command(given) == "python -m tests.bench --quick --only bank"
 
 
-def test_rows_of_one_axis_and_unit_become_lines_of_one_picture(tmp_path):
+def test_rows_of_one_axis_become_panels_of_one_picture(tmp_path):
     lone = Row("lone", 1.0, "bars/s", series="s", axis="bars", x=1.0)
     runs = [run("rollout", *CURVE, lone), run("rollout", *CURVE[:2], kind="gpu")]
     found = curves(runs)
-    assert list(found) == [("envs", "steps/s")]  # one point is no curve
-    assert found["envs", "steps/s"]["cpu", "fp32"] == [(2, 10), (4, 100), (8, 1000)]
-    assert found["envs", "steps/s"]["gpu", "fp32"] == [(2, 10), (8, 1000)]
+    assert list(found) == ["envs"]  # one point is no curve
+    lines = found["envs"]["steps/s"]
+    assert lines["cpu", "fp32"] == [(2, 10), (4, 100), (8, 1000)]
+    assert lines["gpu", "fp32"] == [(2, 10), (8, 1000)]
     ratio = Row("market, against numba", 8.0, TIMES)
     drawn = draw([*runs, run("parallel_numba", ratio)], tmp_path / "new")
-    assert [path.name for path in drawn] == ["bench_envs_steps_per_s.png", "bench_peers.png"]
+    assert [path.name for path in drawn] == ["bench_envs.png", "bench_peers.png"]
     assert all(path.stat().st_size > 1000 for path in drawn)
 
 
@@ -61,9 +63,8 @@ def test_the_latest_run_of_a_part_counts():
 def test_a_mark_is_filled_and_the_text_around_it_stays():
     text = "before\n<!-- market cpu -->\nold\n<!-- end -->\nafter\n"
     made = page.rendered(text, [run("market", Row("m", 3e6, "steps/s", "how", roofline="9 %"))])
-    assert made.startswith(
-        "before\n<!-- market cpu -->\nMade, 2026-12-01, `python -m tests.bench`:"
-    )
+    head = "Made (P), 2026-12-01, `python -m tests.bench --quick --only market`, load 0.25"
+    assert made.startswith(f"before\n<!-- market cpu -->\n{head} when it began:\n\n")
     assert "| m | 3 M steps/s | 9 %; how |\n<!-- end -->\nafter\n" in made
     assert page.rendered(made, []).count("Not recorded.") == 1
     with pytest.raises(ValueError, match="mark markets cpu"):

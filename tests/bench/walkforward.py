@@ -12,6 +12,7 @@ updates of 4,096 a fold and seed); what was run is printed, nothing is extrapola
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ UPDATES, EPOCHS = 20_000, 24  # production: 24 * 4,096 * 512 = 50.3 M steps
 # bars, folds, seeds and share of the budget
 SIZES = {"gpu": (1_000_000, 10, 1, 0.1), "cpu": (90_000, 2, 1, 0.002)}
 QUICK = (90_000, 1, 1, 0.0005)
+PRODUCTION = (1_000_000, 10, 10, 1.0)  # what the goal is for
 
 
 @dataclass
@@ -146,6 +148,7 @@ def walk(
             whole,
             "s",
             f"{what}; {steps:,} steps, {updates:,} updates in all",
+            goal="walkforward" if (bars, found, seeds, share) == PRODUCTION else "",
         )
     ]
     counted = sorted(clock.seconds.items(), key=lambda phase: -phase[1])
@@ -229,7 +232,7 @@ def _listed(real: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
 
 def main() -> None:
     """Measure what the arguments say and print the table."""
-    from tests.bench.report import figures, show
+    from tests.bench.report import command, figures, show
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="auto")
@@ -238,11 +241,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--share", type=float, default=0.1, help="of the production budget")
     parser.add_argument("--network", choices=("mlp", "scenario"), default="mlp")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     given = parser.parse_args()
     device = select(given.device)
     rows = walk(device, given.bars, given.folds, given.seeds, given.share, given.network)
-    command = " ".join(["python -m tests.bench.walkforward", *sys.argv[1:]])
-    show(figures(device, {"walkforward": rows}) | {"command": command})
+    run = figures(device, {"walkforward": rows})
+    run["command"] = command(sys.argv[1:], "tests.bench.walkforward")
+    show(run)
+    if given.json:
+        given.json.write_text(json.dumps(run, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def test_what_is_not_finite_breaks_no_later_draw():
     assert (subject.replay.columns["priority"][:11] >= 1).all()
 
 
-needs_gpu = pytest.mark.skipif(
+has_gpu = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="torch finds no CUDA device to record graphs on"
 )
 CASES = [
@@ -119,10 +119,12 @@ CASES = [
     (SMALL, {"target_every": 0, "tau": 0.1, "replay": "uniform"}),
     (cases.section(top_k=2), {"weight_decay": 0.01}),
     (cases.section(stack_size=2), {}),
+    (SMALL, {"branches": ("direction", "urgency")}),  # no neighbours
 ]
 
 
-@needs_gpu
+@pytest.mark.device
+@has_gpu
 @pytest.mark.parametrize(("network", "changes"), CASES)
 def test_a_graph_learns_what_eager_updates_learn(network, changes):
     graph, eager = (made(network, "cuda", **changes) for _ in range(2))
@@ -138,7 +140,8 @@ def test_a_graph_learns_what_eager_updates_learn(network, changes):
             subject.replay.insert(experience(ENDS, REWARDS), 3, 0.5, 1)
 
 
-@needs_gpu
+@pytest.mark.device
+@has_gpu
 def test_a_block_waits_for_nothing():
     subject = made(SMALL, "cuda")
     take(subject, 0, TOTAL)
@@ -170,7 +173,9 @@ def tensors(x, device="cpu"):
 
 
 @pytest.mark.parametrize("stack", [1, 3])
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=(pytest.mark.device, has_gpu))]
+)
 def test_experience_on_the_device_fills_the_same_rows(device, stack):
     network = cases.section(stack_size=stack)
     x, made_of = experience(ENDS, REWARDS), [made(network, device).replay for _ in range(2)]

@@ -121,14 +121,6 @@ def pairs(bars: Bars, few: Bars) -> tuple[Pair, ...]:
             55,
         ),
         Pair(
-            "highest and lowest of 55",
-            "TA-Lib",
-            lambda: (rolling_max(high, 55), rolling_min(low, 55)),
-            lambda: (talib.MAX(high, 55), talib.MIN(low, 55)),
-            n,
-            55,
-        ),
-        Pair(
             "CUSUM filter",
             "a plain loop",
             lambda: (cusum_filter(scaled, DRIFT, THRESHOLD).level,),

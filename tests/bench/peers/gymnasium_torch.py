@@ -21,7 +21,7 @@ from backtest.market.tape import Tape
 from opencl.devices import Device
 from opencl.rollout import Rollout, Shape
 from tests.bench import rollout as ours
-from tests.bench.peers.numpy_torch import NumpyMarket, TorchPolicy
+from tests.bench.peers.numpy_torch import NumpyMarket, TorchPolicy, fastest_threads
 from tests.bench.rows import TIMES, Row, alternating
 from tests.bench.scene import gaussian_tape
 
@@ -45,9 +45,10 @@ def run(device: Device, quick: bool = False) -> list[Row]:
     environment = MarketEnv(tape, x, CPU_ENVS, steps)
     played = play(environment, chooser, few)
     check(device, played, launch(few, trace=True).read())
-    theirs, taken = alternating(
-        lambda: play(environment, chooser, few), lambda: launch(many).event.wait()
-    )
+    with fastest_threads(lambda: play(environment, chooser, few)):
+        theirs, taken = alternating(
+            lambda: play(environment, chooser, few), lambda: launch(many).event.wait()
+        )
     peer, rate = CPU_ENVS * steps / theirs, len(many) * steps / taken
     return [
         Row(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from backtest.agent.actions import SPANS
@@ -17,6 +20,7 @@ from backtest.market.layout import (
 from backtest.market.portfolio import portfolio_state
 from backtest.market.step import reset, step
 from backtest.market.tape import Tape
+from tests.bench.rows import wall_seconds
 
 
 class TorchPolicy:
@@ -44,6 +48,23 @@ class TorchPolicy:
             q = torch.softmax(logits, dim=2) @ z
             best = [q[:, start:stop].argmax(1) for start, stop in SPANS]
             return torch.stack(best, 1).numpy().astype(np.uint8)
+
+
+@contextmanager
+def fastest_threads(work: Callable[[], object]) -> Iterator[None]:
+    """Let torch use one thread or all inside, whichever makes `work` faster: a peer at its best."""
+    import torch
+
+    usual = torch.get_num_threads()
+    seconds = {}
+    for count in {1, usual}:
+        torch.set_num_threads(count)
+        seconds[count] = wall_seconds(work, 1)
+    torch.set_num_threads(min(seconds, key=lambda count: seconds[count]))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)
 
 
 class NumpyMarket:

@@ -23,6 +23,7 @@ from tests.bench.rows import TIMES, Row, alternating
 from tests.bench.scene import gaussian_tape
 
 BARS, PEER_STRATEGIES, QUICK_STRATEGIES = 1000, 1024, 256
+REPEATS = 3  # vectorbt takes its time
 GPU_STRATEGIES, CPU_STRATEGIES = 65_536, 4096
 UNIT = "bars x strategies/s"
 FIXED, PROPORTIONAL = 0.5, 1e-4  # currency an order of one unit, share of its notional value
@@ -45,6 +46,7 @@ def run(device: Device, quick: bool = False) -> list[Row]:
         lambda: market.backtest(rows, start, held, equity=True).totals,
         lambda: market.backtest(tape, start, targets, equity=True).equity,
         lambda: market.backtest(tape, start, targets).totals,
+        repeats=REPEATS,
     )
     theirs = {
         "orders alone": runs,

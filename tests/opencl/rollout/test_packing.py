@@ -187,3 +187,19 @@ def test_a_gpu_has_room_for_the_original_sizes(monkeypatch, size, slots):
     assert searched <= (c["H_SIZE"] if c["SEARCH_IN_H"] else c["ROOM_ROWS"] * c["ROW"])
     inside = min(c["CHUNK"], c["HIDDEN1"] // (3 * size[2]))
     assert 3 * size[2] * (c["CHUNK"] - inside) <= c["ROOM_ROWS"]
+
+
+@pytest.mark.parametrize("tensor", [False, True])
+def test_tiles_fill_a_gpu_and_leave_no_item_without_registers(monkeypatch, tensor):
+    """At 132 multiprocessors of 64 Ki registers and 48 KiB of local memory a group."""
+    monkeypatch.setattr("opencl.rollout.sizes.TILE", 64)
+    shape = Shape((128, 128), 51, ("direction", "magnitude", "order", "urgency"))
+    sizes = Sizes(shape, True, 48 * 1024, "", tensor)
+    for n in (1, 2048, 4096, 16_384, 65_536, 2**20):
+        tile, together = sizes.tiling(n, 132)
+        assert tile == 16 or -(-n // tile) >= 132
+        made = Sizes(shape, True, 48 * 1024, "", tensor, tile, together)
+        assert made.tile == tile <= made.items
+        if tensor:
+            assert made.items * made.registers * together == 2**16
+    assert sizes.tiling(2**20, 132)[0] == sizes.tile == (128 if tensor else 64)

@@ -34,7 +34,7 @@ def test_bf16_is_refused_where_they_are_missing(cores):
     "shape, message",
     [
         (Shape((128, 2048), 51, ("direction",)), "registers"),
-        (Shape((4096, 128), 51, ("direction",)), "local memory"),
+        (Shape((2**24, 128), 51, ("direction",)), "local memory"),
     ],
 )
 def test_a_network_too_large_is_played_in_float32(monkeypatch, shape, message):
