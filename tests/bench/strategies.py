@@ -101,8 +101,9 @@ def check(device: Device, config: Config, bars: Bars, sample: Targets) -> float:
         wanted = {**outcome.metrics, "costs": float(outcome.account.cost.sum())}
         for name in AGREED:
             value, seen = wanted[name], float(found[name][place])
-            agree = np.isnan(seen) if value is None else False
-            if value is not None:
+            if value is None:
+                agree = bool(np.isnan(seen))
+            else:
                 agree = abs(seen - value) <= CLOSE * max(abs(value), 0.01)
             if not agree:
                 raise AssertionError(f"{device.name}: {name} is not the account's; not timed")
