@@ -72,8 +72,10 @@ def test_every_kernel_file_has_a_test_file(path):
         "bar_tokens_lanes": "bar_scenario",
         "layers_group": "layers",
         "layers_lanes": "layers",
+        "layers_tensor": "layers",
         "mlp_group": "rollout",
         "mlp_lanes": "rollout",
+        "mlp_tensor": "rollout",
         "rollout_group": "rollout",
         "rollout_lanes": "rollout",
         "queries_group": "scenario",
@@ -161,7 +163,7 @@ def test_kernels_and_definition_share_their_function_names():
         "explore": "backtest/agent/explore.py",
     }
     # what C needs and NumPy has: indexing, argmax, struct loads, rows after an end
-    helpers = {"one_of", "bar_at", "dead_step", "arg_max", "branch_choice"}
+    helpers = {"one_of", "bar_at", "dead_step", "arg_max", "drawn_value", "drawn_action"}
     for stem, module in twins.items():
         defined = set(re.findall(r"^def (\w+)", (ROOT / module).read_text(), re.MULTILINE))
         names = set(functions(ROOT / "opencl" / "kernels" / f"{stem}.cl"))

@@ -9,10 +9,6 @@
 
 typedef uint4 hidden_t;
 
-#define STEPS1 (HIDDEN1 / 16)
-#define STEPS2 (HIDDEN2 / 16)
-#define LIMIT 120.0f // of a logit: 2^120 times 128 atoms is finite
-
 // h of neurons n and n + 1 (n even) of episode e.
 inline void store_pair(__local hidden_t *h, const int n, const int e, const float low, const float high)
 {
@@ -107,7 +103,7 @@ inline float row_sum(const float2 x, const int t)
 // episodes evenly; one takes HEAD_PASS blocks of eight atoms at a time, whose weights stay in
 // registers while its episodes pass.
 // Logits come in units of log 2 and less their mean, so the largest is 0 or more and no sum of
-// exponentials vanishes; LIMIT keeps it finite. Atoms are evenly spaced, z is (first, distance).
+// exponentials vanishes; LIMIT keeps it finite: 2^120 of all atoms. Atoms are evenly spaced, z is (first, distance).
 // Ends behind a barrier.
 inline void heads(const Policy *p, __local const hidden_t *h, __local float *q)
 {

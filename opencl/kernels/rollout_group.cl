@@ -4,10 +4,8 @@
 // trunk the second, heads the action values in q; layers_group.cl and layers_tensor.cl say how an
 // activation lies in h. Each of the three ends behind a barrier.
 
-// The items that draw, from this one on; all of them where none is left over.
-#define FIRST_DRAWER (GROUP > TILE ? TILE : 0)
-
-// drawn [N_BRANCHES][TILE] of a step: see drawn_value. id: an episode's number within its policy.
+// drawn [N_BRANCHES][TILE] of a step: see drawn_value; by the items from FIRST_DRAWER on. id: an
+// episode's number within its policy.
 inline void draw_group(__local char *drawn, __local const int *id, const float epsilon, const uint2 key,
                        const uint stage_round, const uint t)
 {

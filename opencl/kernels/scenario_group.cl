@@ -138,28 +138,6 @@ inline int interpretation_at(const int c)
     return (c < CHUNK_IN_H ? c : c - CHUNK_IN_H) * INTERPRETATION * ROW;
 }
 
-#if STACK > 1
-// The item's episodes of a row of the history, and back; as load_own and store_own.
-inline own_t load_past(__global const float *row)
-{
-#if OWN == 4
-    return *(__global const float4 *)row;
-#else
-    return (own_t)(*(__global const float4 *)row, *(__global const float4 *)(row + TILE / 2));
-#endif
-}
-
-inline void store_past(__global float *row, const own_t x)
-{
-#if OWN == 4
-    *(__global float4 *)row = x;
-#else
-    *(__global float4 *)row = x.lo;
-    *(__global float4 *)(row + TILE / 2) = x.hi;
-#endif
-}
-#endif
-
 // The first layer of episodes at rows `place + t` of the table, rectified, into h.
 // past [STACK - 1][HIDDEN1][TILE] as in scenario_lanes.cl; slot receives what the task bank
 // retrieved. unsure and room (ROOM_ROWS) are scratch. Ends behind a barrier.
@@ -168,19 +146,19 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
                    __local hidden_t *h, __local float *room)
 {
     const int j = get_local_id(0);
-    const int own = j % OWNERS * 4;
-    const int column = j / OWNERS; // and every SHARES-th from there
+    const int quad = 4 * (j % QUADS);
+    const int column = j / QUADS; // and every SHARES-th from there
     search_task(p, place, f, t, slot, unsure, h, room);
-    own_t sum[ENCODE_BLOCK];
+    float4 sum[ENCODE_BLOCK];
 #pragma unroll ENCODE_BLOCK
     for (int i = 0; i < ENCODE_BLOCK; i++) {
         const int neuron = min(column + i * SHARES, HIDDEN1 - 1);
-        sum[i] = (own_t)(p->b1[neuron]);
+        sum[i] = (float4)(p->b1[neuron]);
 #if STACK > 1
-        __global float *now = past + (t % (STACK - 1) * HIDDEN1 + neuron) * TILE + own;
-        sum[i] = sum[i] + load_past(now);
+        __global float *now = past + (t % (STACK - 1) * HIDDEN1 + neuron) * TILE + quad;
+        sum[i] = sum[i] + *(__global float4 *)now;
         if (column + i * SHARES < HIDDEN1) {
-            store_past(now, (own_t)(0.0f)); // from here on that of step t + STACK - 1
+            *(__global float4 *)now = (float4)(0.0f); // from here on that of step t + STACK - 1
         }
 #endif
     }
@@ -196,25 +174,25 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
         // w1 is [STACK][SCENARIOS][INTERPRETATION/4][ENCODE_BLOCK*SHARES][4], the newest interpretation first
         __global const float4 *w = (__global const float4 *)p->w1 + s * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES;
         for (int c = 0; c < chunk; c++) {
-            __local const float *seen = (c < CHUNK_IN_H ? h : room) + interpretation_at(c) + own;
+            __local const float *seen = (c < CHUNK_IN_H ? h : room) + interpretation_at(c) + quad;
             add_block(sum, ENCODE_BLOCK, w + c * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES,
                       ENCODE_BLOCK * SHARES, column, SHARES, seen, INTERPRETATION);
         }
 #if STACK > 1
         for (int age = 1; age < STACK; age++) {
             w = w + SCENARIOS * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES;
-            __global float *later = past + (t + age) % (STACK - 1) * HIDDEN1 * TILE + own;
-            own_t more[ENCODE_BLOCK];
+            __global float *later = past + (t + age) % (STACK - 1) * HIDDEN1 * TILE + quad;
+            float4 more[ENCODE_BLOCK];
             for (int i = 0; i < ENCODE_BLOCK; i++) {
-                more[i] = load_past(later + min(column + i * SHARES, HIDDEN1 - 1) * TILE);
+                more[i] = *(__global float4 *)(later + min(column + i * SHARES, HIDDEN1 - 1) * TILE);
             }
             for (int c = 0; c < chunk; c++) {
-                __local const float *seen = (c < CHUNK_IN_H ? h : room) + interpretation_at(c) + own;
+                __local const float *seen = (c < CHUNK_IN_H ? h : room) + interpretation_at(c) + quad;
                 add_block(more, ENCODE_BLOCK, w + c * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES,
                           ENCODE_BLOCK * SHARES, column, SHARES, seen, INTERPRETATION);
             }
             for (int i = 0; i < ENCODE_BLOCK && column + i * SHARES < HIDDEN1; i++) {
-                store_past(later + (column + i * SHARES) * TILE, more[i]);
+                *(__global float4 *)(later + (column + i * SHARES) * TILE) = more[i];
             }
         }
 #endif
@@ -223,7 +201,7 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
 #pragma unroll ENCODE_BLOCK
     for (int i = 0; i < ENCODE_BLOCK; i++) {
         if (column + i * SHARES < HIDDEN1) {
-            store_own(h + (column + i * SHARES) * ROW + own, max(sum[i], (own_t)(0.0f)));
+            *(__local float4 *)(h + (column + i * SHARES) * ROW + quad) = max(sum[i], (float4)(0.0f));
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -22,15 +22,15 @@ QUERY_TENSOR = 2 * TOKENS  # words of the weights of one scenario's queries of o
 GUESS = N_PORTFOLIO + len(CALENDAR) + 1  # what a task context is linear in, and 1
 QUERY_WIDTH = 8  # floats a packed query element: a bias and up to seven weights
 # On a GPU, by measurement (H200):
-TILE = 64  # most episodes a work-group
+TILE = 32  # most episodes a work-group
 LEAST_TILE = 16  # with fewer, a group reads the weights for too few episodes
-BLOCK = 13  # most neurons whose sums an item keeps in registers
-REGISTERS = 168  # most an item may use
+BLOCK = 17  # most neurons whose sums of four episodes an item keeps in registers
 # The same for tensor cores:
 TENSOR_TILE = 128
-WARPS = 16  # on a multiprocessor, if an item uses TENSOR_REGISTERS
-TENSOR_REGISTERS = 128
+WARPS = 16  # on a multiprocessor, if an item uses that many registers:
+REGISTERS = 128
 OPERANDS = 64  # registers that hold weights, most
+LIMIT = 120  # of a logit, log 2: the sum of 2^120 over 128 atoms is finite
 
 
 class Sizes:
@@ -41,7 +41,6 @@ class Sizes:
         group: for `rollout_group`, not `rollout_lanes`.
         tensor: with layers for tensor cores.
         head: columns of an action's head, padded.
-        own: episodes of an item.
         block: neurons of the second layer, and atoms, that an item sums at a time.
         shares: items that share the second layer of an episode.
         items: work-items a work-group.
@@ -94,8 +93,6 @@ class Sizes:
         width = 2 * MMA if tensor else 4
         self.hidden = (up(first, width), up(second, width))
         second = self.hidden[1]
-        # what the scenario network does before its trunk is for twice as many items
-        self.own = 4 if scenario else 8
         heads = len(shape.heads)
         least = max(heads, -(-second // BLOCK))  # items that share an episode
         self.block = -(-second // least), -(-shape.atoms // -(-shape.atoms // BLOCK))
@@ -119,7 +116,7 @@ class Sizes:
         self.chunk, self.room, self.tile = 0, 1, LANES
         if self.group:
             self.tile = self._tile(local_memory, device, tile)
-            self.registers = TENSOR_REGISTERS if tensor else 0 if scenario else REGISTERS
+            self.registers = REGISTERS if tensor else 0
 
     def defines(self) -> dict[str, int]:
         """Return the constants the kernels are specialised to, by name."""
@@ -179,14 +176,19 @@ class Sizes:
         row = self.tile + 4
         sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": row}
         sizes |= {"F_ROWS": self._states(self.tile)}
+        # those beyond the tile, who walk no market; all where there are none
+        sizes |= {"FIRST_DRAWER": self.tile if self.items > self.tile else 0}
         sizes |= {"ROOM_ROWS": self.room, "TEAMS": self.items // SUM_LANES}
         if self.tensor:
             steps = max(first, second) // MMA
             sizes |= {
                 "WARPS": self.items // WARP,
+                "STEPS1": first // MMA,
+                "STEPS2": second // MMA,
                 "TILES": self.tile // MMA,
                 "PARTS": max(1, self.items // WARP // (self.tile // MMA)),
                 "H_STEPS": steps,
+                "LIMIT": LIMIT,
                 "HEAD_PASS": self.head_pass,
                 "MMA_TILES": min(2, self.tile // MMA),
                 "TRUNK_STEPS": -(-second // MMA // (self.items // WARP)),
@@ -195,11 +197,12 @@ class Sizes:
         else:
             sizes |= {
                 "H_SIZE": max(first, second) * row,
-                "OWN": self.own,
+                "QUADS": self.tile // 4,
+                "SHARES": self.items // (self.tile // 4),
                 "TRUNK_BLOCK": self.block[0],
                 "TRUNK_SHARES": self.shares,
                 "HEAD_BLOCK": self.block[1],
-                "ENCODE_BLOCK": self.encode_columns * self.tile // self.own // self.items,
+                "ENCODE_BLOCK": self.encode_columns * self.tile // 4 // self.items,
                 "CHUNK": self.chunk,
                 "CHUNK_IN_H": min(
                     self.chunk, self._hidden_rows(self.tile) // max(self.interpretation, 1)
@@ -232,7 +235,7 @@ class Sizes:
             share = self.hidden[0] * self.hidden[1] // (2 * WARP * OPERANDS)
             return WARP * min(max(WARPS // self.together, tile // WARP, share), WARPS)
         # the search of a task bank gives 64 items to an episode
-        return up(max(heads, self.shares) * tile // self.own, 64 if self.slots else WARP)
+        return up(max(heads, self.shares) * tile // 4, 64 if self.slots else WARP)
 
     def _states(self, tile: int) -> int:
         """Return the rows of local memory for portfolio states, then action values."""
@@ -242,7 +245,7 @@ class Sizes:
     @property
     def encode_columns(self) -> int:
         """Outputs of the scenario network's first layer as its weights are packed."""
-        return up(self.hidden[0], self.items * self.own // self.tile)
+        return up(self.hidden[0], self.items // (self.tile // 4))
 
     @property
     def interpretation(self) -> int:
@@ -308,7 +311,7 @@ class Sizes:
         first, second = self.hidden
         hidden = max(first, second)
         largest = most or (TENSOR_TILE if self.tensor else TILE)
-        for tile in (largest, 64, 32, 16, 8):
+        for tile in (largest, 64, 32, 16, 8, 4):
             if tile > largest or (self.tensor and tile % MMA):
                 continue
             self.items = self._items(tile)

@@ -1,4 +1,8 @@
-"""Layers of all three kinds: dense layers and expected values, function by function."""
+"""Layers of all three kinds: dense layers and expected values, function by function.
+
+Outputs come in blocks (`add_block`) of eight and of four on CPUs, of TRUNK_BLOCK and HEAD_BLOCK on
+GPUs. With tensor cores `store_pair` and `hidden_of` lay activations, `row_sum` ends a softmax.
+"""
 
 from dataclasses import replace
 
@@ -91,6 +95,7 @@ def test_trunk_and_heads(device, device_program, monkeypatch, variant):
     if variant == "tensor" and not has_tensor_cores(device):
         pytest.skip("needs an NVIDIA GPU's tensor cores")
     monkeypatch.setattr("opencl.rollout.sizes.TILE", 16)
+    monkeypatch.setattr("opencl.rollout.sizes.TENSOR_TILE", 32)
     shape = Shape((20, 30), 19, ("direction", "urgency"))  # no size divides anything
     sizes = Sizes(shape, True, 2**15, "", tensor=variant == "tensor")
     draw = np.random.default_rng(63)
@@ -106,8 +111,8 @@ def test_trunk_and_heads(device, device_program, monkeypatch, variant):
         b_head=steps(-4, 5, 13 * 19, 1 / 16),
     )
     packed = {name: array[0] for name, array in pack(sizes, [policy]).items()}
-    first = np.zeros((sizes.hidden[0], 16), np.float32)
-    first[:20] = steps(0, 5, (20, 16), 1 / 4)
+    first = np.zeros((sizes.hidden[0], sizes.tile), np.float32)
+    first[:20] = steps(0, 5, (20, sizes.tile), 1 / 4)
     files = ["rollout.cl", "layers_group.cl"]
     store = STORE
     if variant == "tensor":
@@ -117,13 +122,13 @@ def test_trunk_and_heads(device, device_program, monkeypatch, variant):
     (seen,) = evaluate(
         program, "test_group", sizes.items,
         *(packed[name] for name in ("w2", "b2", "w3", "b3", "z")), first,
-        out=[np.empty((7, 16), np.float32)], group=sizes.items,
+        out=[np.empty((7, sizes.tile), np.float32)], group=sizes.items,
     )  # fmt: skip
     second = np.maximum(policy.W2 @ first[:20] + policy.b2[:, None], 0)
-    logits = (policy.W_head @ second + policy.b_head[:, None]).reshape(13, 19, 16)[shape.heads]
+    logits = (policy.W_head @ second + policy.b_head[:, None]).reshape(13, 19, -1)[shape.heads]
     wanted = np.stack([mean_return(head, policy.z) for head in logits])
-    # of tensor cores: log2(e) times a weight is rounded to bf16, so by 2^-9 at most
-    limit = 1e-5 if variant == "group" else 2**-7
+    # of tensor cores: a weight less the mean, times log2(e), is rounded to bf16, so by 2^-9 at most
+    limit = 1e-5 if variant == "group" else 2**-5
     np.testing.assert_allclose(seen, wanted, rtol=0, atol=limit * np.abs(policy.z).max())
 
 

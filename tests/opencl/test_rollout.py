@@ -35,8 +35,9 @@ START, BARS, STEPS, E = 100, 300, 40, 37  # 37: more than one tile of either ker
 HIDDEN, ATOMS = (24, 30), 11  # 30: not a multiple of 4
 Q_TOLERANCE, AGREEMENT = 1e-5, 0.995
 # bf16 keeps eight bits, so each weight and activation is off by up to 2^-9 of itself. Of the
-# largest value, measured on an H200: 0.0115 at most and 0.001 in the mean (128-128, 51 atoms).
-BF16_TOLERANCE = 0.03
+# largest value, the standard network (128-128, 51 atoms) measured 0.0115 at most and 0.001 in the
+# mean on an H200; the smallest of these networks, rounded likewise in NumPy, 0.03 at most.
+BF16_TOLERANCE = 0.06
 ALL = tuple(BRANCHES)
 KEYS = np.stack([rng.key(seed, "X", "2001") for seed in range(2)])
 STAGE, ROUND = rng.Stage.COLLECT, 3
@@ -126,7 +127,7 @@ def test_rollout_equals_numpy(device, variant, formula):
         for t in range(STEPS + 1)
     ]
     np.testing.assert_allclose(seen.portfolio, np.stack(known), atol=1e-6)
-    # what it thought of its actions
+    # what it thought of its actions; tensor cores take the account by portfolio_pair
     q = action_values(run, weights, seen)
     np.testing.assert_allclose(seen.values, q, atol=tolerance(variant) * np.abs(q).max(), rtol=0)
     # and what it chose
@@ -201,6 +202,7 @@ def test_what_runs_beside_does_not_matter(device, variant):
 
 
 def test_key_round_and_episode_make_the_exploration(device, variant):
+    """In a group, `draw_group` draws for the items that walk the market."""
     run, weights, first = made(device, variant), policies(1), np.full((1, E), START)
     base = run.run(weights, first, STEPS, KEYS[:1], stage_round=STREAM, epsilon=1.0)
     assert len(np.unique(base.action[0], axis=0)) > 10  # episodes differ

@@ -192,7 +192,7 @@ def test_a_gpu_has_room_for_the_original_sizes(monkeypatch, size, slots):
 @pytest.mark.parametrize("tensor", [False, True])
 def test_tiles_fill_a_gpu_and_leave_no_item_without_registers(monkeypatch, tensor):
     """At 132 multiprocessors of 64 Ki registers and 48 KiB of local memory a group."""
-    monkeypatch.setattr("opencl.rollout.sizes.TILE", 64)
+    monkeypatch.setattr("opencl.rollout.sizes.TILE", 32)
     shape = Shape((128, 128), 51, ("direction", "magnitude", "order", "urgency"))
     sizes = Sizes(shape, True, 48 * 1024, "", tensor)
     for n in (1, 2048, 4096, 16_384, 65_536, 2**20):
@@ -202,4 +202,4 @@ def test_tiles_fill_a_gpu_and_leave_no_item_without_registers(monkeypatch, tenso
         assert made.tile == tile <= made.items
         if tensor:
             assert made.items * made.registers * together == 2**16
-    assert sizes.tiling(2**20, 132)[0] == sizes.tile == (128 if tensor else 64)
+    assert sizes.tiling(2**20, 132)[0] == sizes.tile == (128 if tensor else 32)

@@ -21,7 +21,7 @@ ORIGINAL = {"hidden": (128, 128), "atoms": 51, "horizon": 12, "latent": 16}
 WIDE = {"hidden": (32, 32), "horizon": 12, "latent": 16}
 SMALL = {"hidden": (40, 24), "horizon": 6, "latent": 8}
 CASES = [
-    pytest.param(device, network, tile, marks=() if native else pytest.mark.slow)
+    pytest.param((device, network, tile), marks=() if native else pytest.mark.slow)
     for device in emulation.DEVICES
     for native in [has_tensor_cores(device)]
     for network, tile in ((ORIGINAL if native else WIDE, 128 if native else 64), (SMALL, 16))
@@ -84,7 +84,7 @@ def test_twice_the_same_and_in_any_company(case, scene, run, seen):
     """Runs of episodes on one bar are cut elsewhere, tables are smaller: no bit changes."""
     same(seen, scene.play(run))
     whole = scene.launch(run, **FEW)
-    budget = 12 * (whole.planned // BARS)
+    budget = 12 * (whole.planned["tables"] // BARS)
     launch = scene.launch(scene.rollout(case[0], "tensor", budget=budget), **FEW)
     assert len(launch.events) > 3
     same(whole.read(), launch.read())

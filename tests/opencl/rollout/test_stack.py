@@ -17,7 +17,6 @@ def scene():
 
 @by_kernel
 def test_a_stack_and_the_best_tokens_equal_numpy(scene, variant):
-    """What earlier steps add to later ones goes through load_past and store_past on a GPU."""
     seen = scene.play(scene.rollout(DEVICE, variant))
     check_values(seen, *scene.expected(seen))
 
