@@ -12,6 +12,8 @@ from opencl.retrieval import search_sizes, slot_tile
 from opencl.rollout.shape import Shape
 
 LANES = 16  # episodes a work-item on a CPU; the width of float16
+LANE_SUMS = 4  # outputs of theirs that it keeps in registers
+WIDE_SUMS = 26  # the same where a register holds a float16, as with AVX-512
 BARS_PER_ITEM = 8  # bars a work-item of bar_dense
 COLUMNS = 8  # outputs that an item of bar_dense computes
 SUM_LANES = 64  # of an ordered sum
@@ -172,7 +174,7 @@ class Sizes:
                 "POSITION_MASK": _mask(POSITION),
             }
         if not self.group:
-            return sizes | {"LANES": LANES}
+            return sizes | {"LANES": LANES, "LANE_SUMS": LANE_SUMS}
         row = self.tile + 4
         sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": row}
         sizes |= {"F_ROWS": self._states(self.tile)}
