@@ -112,8 +112,7 @@ class Sizes:
         if scenario and tensor:
             self.bar_row += shape.scenarios * TOKENS
         self.past = (shape.stack_size - 1) * self.hidden[0]
-        blocks, most = self.head // 8, max(1, OPERANDS // (second // 8))
-        self.head_pass = -(-blocks // -(-blocks // most))
+        self.head_pass = self._head_pass() if tensor else 0
         self.items, self.registers = 1, 0
         self.chunk, self.room, self.tile = 0, 1, LANES
         if self.group:
@@ -228,6 +227,11 @@ class Sizes:
         """Registers that hold weights for tensor cores, at most at a time."""
         share = self.hidden[0] * self.hidden[1] // (2 * self.items)
         return max(self.head_pass * self.hidden[1] // 8, share)
+
+    def _head_pass(self) -> int:
+        """Return the blocks of a head whose weights fit the registers, so that passes are even."""
+        blocks, most = self.head // 8, max(1, OPERANDS * 8 // self.hidden[1])
+        return -(-blocks // -(-blocks // most))
 
     def _items(self, tile: int) -> int:
         """Return the work-items of a work-group."""
