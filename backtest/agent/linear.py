@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+LEAST = 2**22  # multiply-adds; smaller products lose more than they win
+
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return x weight^T + bias, [B, out], of rows x [B, in], weight [out, in], bias [out]."""
-    if not _by_onednn(x):
+    if not _by_onednn(x, weight):
         return functional.linear(x, weight, bias)
     if not torch.is_grad_enabled():  # half the cost of a small product
         return _product(x, weight, bias)
@@ -27,7 +29,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def linear_columns(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return weight x + bias, [out, B], of columns x [in, B]."""
-    if not _by_onednn(x):
+    if not _by_onednn(x, weight):
         return torch.addmm(bias[:, None], weight, x)
     if not torch.is_grad_enabled():
         return _product(weight, x.t()).add_(bias[:, None])
@@ -85,9 +87,11 @@ def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     return result
 
 
-def _by_onednn(x: Tensor) -> bool:
-    """Tell whether oneDNN takes the product: float32 on the CPU, at least one row."""
-    return x.device.type == "cpu" and x.dtype == torch.float32 and x.numel() > 0 and _has_onednn()
+def _by_onednn(x: Tensor, weight: Tensor) -> bool:
+    """Tell whether oneDNN takes the product: float32 on the CPU, large enough to pay its start."""
+    if x.device.type != "cpu" or x.dtype != torch.float32:
+        return False
+    return x.numel() * len(weight) >= LEAST and _has_onednn()
 
 
 @cache

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-CACHED = 2**17  # floats of the largest array on a CPU; larger ones leave its cache
+CACHED = 2**18  # floats of the largest array on a CPU; larger ones leave its cache
 
 
 def project(z_target: Tensor, p: Tensor, support: Tensor) -> Tensor:

@@ -161,6 +161,7 @@ class Scene:
             banks = {"none": "no bank", "both": "both banks"}.get(variant, f"{variant} bank")
             what = f"scenario rollout S {s} H {h} L {size} ({name}), {self.precision}, {banks}, "
             what += f"{n:,} envs" + (f" on {len(self.x):,} bars" if len(self.x) > BARS else "")
+            what += f", {self.slots} slots" if self.slots != s else ""
             rows.append(Row(what, rate, "steps/s", detail, **self.curve(name, banks, n)))
             if variant == "both" and self.aimed(name, n):
                 rows[-1] = replace(rows[-1], goal="scenario")

@@ -100,7 +100,11 @@ def check(device: Device, config: Config, bars: Bars, sample: Targets) -> float:
     for place, outcome in enumerate(outcomes):
         wanted = {**outcome.metrics, "costs": float(outcome.account.cost.sum())}
         for name in AGREED:
-            value = wanted[name]
-            if value is None or abs(found[name][place] - value) > CLOSE * max(abs(value), 0.01):
+            value, seen = wanted[name], float(found[name][place])
+            if value is None:
+                agree = bool(np.isnan(seen))
+            else:
+                agree = abs(seen - value) <= CLOSE * max(abs(value), 0.01)
+            if not agree:
                 raise AssertionError(f"{device.name}: {name} is not the account's; not timed")
     return seconds

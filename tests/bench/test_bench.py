@@ -178,7 +178,7 @@ def test_a_walk_forward_says_what_was_run_and_where_time_went():
 
 
 def test_figures_of_strategies_are_compared_with_accounts(monkeypatch):
-    monkeypatch.setattr(strategies, "BARS", {"gpu": 4000, "cpu": 4000})
+    monkeypatch.setattr(strategies, "BARS", {"gpu": 20_000, "cpu": 20_000})
     monkeypatch.setattr(strategies, "STRATEGIES", {"gpu": (64,), "cpu": (64,)})
     account, figures = strategies.run(select(), quick=True)
     assert account.figure > 0 and "times the accounts; 1 blocks" in figures.detail

@@ -19,17 +19,22 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
 from backtest import walk_forward
 from backtest.agent import replay, train
 from backtest.config import Config, parse
 from backtest.data.ingest import ingest
+from backtest.evaluation import intervals
 from backtest.experiment import Experiment
 from backtest.lake import Lake, read_json
+from backtest.market.layout import Array
 from opencl import collector, fold_result, joint_evaluator, seed_training
 from opencl.devices import Device, select
 from opencl.training import TrainSpec
@@ -128,6 +133,8 @@ def walk(
             if function == "play":  # a generator works while it is read
                 real = _listed(real)
             patches.enter_context(patch.object(home, function, clock.timed(name, real)))
+        if not (arch := find_spec("arch")):
+            patches.enter_context(patch.object(intervals, "redrawn", _same))
         found, summaries = _study(Path(folder), config, folds, clock)
     whole = time.perf_counter() - begin
     steps = sum(s["policy"]["steps"] for s in summaries)
@@ -140,7 +147,7 @@ def walk(
         f"{bars:,} bars, {found} folds x {seeds} seeds, {kind}, {budget.envs:,} envs x "
         f"{budget.episode_steps} steps x {budget.epochs} rounds and {budget.updates:,} updates x "
         f"{budget.batch:,} each: {done:.2%} of the production budget's steps, {learned:.2%} of its "
-        "updates"
+        f"updates{'' if arch else '; no bootstrap, for arch is missing'}"
     )
     rows = [
         Row(
@@ -224,6 +231,11 @@ def _study(folder: Path, config: Config, folds: int, clock: Clock) -> tuple[int,
     with clock.phase("statistics and DuckDB"):
         walk_forward.publish_study(experiment, "bench")
     return len(keys), summaries
+
+
+def _same(series: Array, key: object, round: int, resamples: int) -> Array:
+    """Return the series itself so many times, in the place of resamples."""
+    return np.tile(series, (resamples, 1))
 
 
 def _listed(real: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from backtest.market.layout import Formula
 from opencl import verify, verify_bank
 from opencl.devices import Device, select
 
@@ -15,6 +16,12 @@ def small(monkeypatch):
     monkeypatch.setattr(verify, "ATOMS", 11)
     monkeypatch.setattr(verify_bank, "ROWS", 30)
     monkeypatch.setattr(verify_bank, "SINGLE", 10)
+
+
+@pytest.fixture
+def one_formula(monkeypatch):
+    """Every formula is programs of its own to compile, and a wrong kernel shows under any."""
+    monkeypatch.setattr(verify, "Formula", (Formula.CALIBRATED,))
 
 
 def test_this_machine_agrees_with_the_definition(device):
@@ -31,6 +38,7 @@ def test_this_machine_agrees_with_the_definition(device):
     assert all(row.largest == 0 for row in whole)
 
 
+@pytest.mark.usefixtures("one_formula")
 def test_a_wrong_constant_in_the_market_is_found(broken):
     broken(("1.0f / 25.0f", "1.0f / 24.0f"), ("t < DSR_WARMUP", "t <= DSR_WARMUP"))
     done = verify.verify(select())
@@ -41,12 +49,14 @@ def test_a_wrong_constant_in_the_market_is_found(broken):
     assert all(row.different > 0 and row.largest > 0 for row in done.failed)
 
 
+@pytest.mark.usefixtures("one_formula")
 def test_a_wrong_rule_of_the_fill_is_found(broken):
     broken(("nxt.low < limit", "nxt.low <= limit"))
     wrong = {row.column for row in verify.verify(select()).failed}
     assert {"filled", "position", "cash"} <= wrong
 
 
+@pytest.mark.usefixtures("one_formula")
 def test_wrong_random_numbers_and_a_wrong_policy_are_found(broken):
     broken(
         ("i < PHILOX_ROUNDS", "i < PHILOX_ROUNDS - 1"),

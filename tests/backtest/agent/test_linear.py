@@ -8,6 +8,12 @@ from backtest.agent.linear import linear, linear_columns
 SIZES = [(0, 5, 3), (1, 5, 3), (48, 24, 16), (256, 128, 357)]
 
 
+@pytest.fixture(autouse=True)
+def always(monkeypatch):
+    """Products of any size go to oneDNN."""
+    monkeypatch.setattr(module, "LEAST", 1)
+
+
 def made(rows, inputs, outputs, seed=0):
     generator = torch.Generator().manual_seed(seed)
     shapes = (rows, inputs), (outputs, inputs), (outputs,)
@@ -41,6 +47,12 @@ def test_only_wanted_gradients_are_computed():
     x, weight, bias = made(4, 5, 3)
     (alone,) = torch.autograd.grad(linear(x, weight.detach(), bias.detach()).sum(), [x])
     close(alone, weight.detach().sum(0).expand(4, 5))
+
+
+def test_small_products_stay_with_the_library(monkeypatch):
+    x, weight, bias = made(48, 24, 16)
+    monkeypatch.setattr(module, "LEAST", 48 * 24 * 16 + 1)
+    assert torch.equal(linear(x, weight, bias), functional.linear(x, weight, bias))
 
 
 def test_without_onednn_and_in_float64_it_is_the_library(monkeypatch):
