@@ -6,7 +6,7 @@ typedef float16 lanes_t; // LANES floats
 inline __attribute__((always_inline)) void add_block(__global const float *restrict weight, const lanes_t *in,
                                                      const int n_in, lanes_t *out, const int block)
 {
-    lanes_t sum[8];
+    lanes_t sum[LANE_SUMS];
 #pragma unroll
     for (int i = 0; i < block; i++) {
         sum[i] = out[i];
@@ -24,17 +24,15 @@ inline __attribute__((always_inline)) void add_block(__global const float *restr
     }
 }
 
-// The same of n_out outputs, a multiple of 4 (the host pads). Eight at a time: fewer sums would wait
-// for themselves, as a multiply-add takes four cycles and two begin in each.
+// The same of n_out outputs, a multiple of 4 (the host pads), as many at a time as divide them and as
+// LANE_SUMS registers hold: with few, a sum waits for its last multiply-add.
 inline void add_lanes(__global const float *restrict weight, const lanes_t *in, const int n_in, lanes_t *out,
                       const int n_out)
 {
-    int j = 0;
-    for (; j + 8 <= n_out; j += 8) {
-        add_block(weight + (long)j * n_in, in, n_in, out + j, 8);
-    }
-    for (; j < n_out; j += 4) {
-        add_block(weight + (long)j * n_in, in, n_in, out + j, 4);
+    const int most = n_out % LANE_SUMS == 0 ? LANE_SUMS : (n_out % 16 == 0 ? 16 : (n_out % 8 == 0 ? 8 : 4));
+    const int block = most < LANE_SUMS ? most : LANE_SUMS;
+    for (int j = 0; j < n_out; j += block) {
+        add_block(weight + (long)j * n_in, in, n_in, out + j, block);
     }
 }
 

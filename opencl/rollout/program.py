@@ -15,7 +15,7 @@ from opencl.devices import Device
 from opencl.market import MARKET_FILES, MarketRules
 from opencl.programs import Program
 from opencl.rollout.shape import Shape
-from opencl.rollout.sizes import MMA, OPERANDS, Sizes
+from opencl.rollout.sizes import LANES, MMA, OPERANDS, WIDE_SUMS, Sizes
 from opencl.tensor_probe import has_tensor_cores
 
 BAR_GROUP = 64  # work-items a group of kernels over bars
@@ -133,6 +133,8 @@ class RolloutProgram:
         self.sizes = Sizes(shape, group, device.local_memory, device.name, tensor, tile, together)
         registers = self.sizes.registers if device.nvidia else 0
         sizes = self.sizes.defines() | rules.defines() | {"REGISTERS": registers}
+        if not group and device.handle.native_vector_width_float >= LANES:
+            sizes["LANE_SUMS"] = WIDE_SUMS
         files = policy_files(shape, variant)
         self.program = Program(device, files, sizes, registers=registers)
         self.kernel = self.program.kernel("rollout_group" if group else "rollout_lanes")

@@ -12,6 +12,8 @@ from opencl.retrieval import search_sizes, slot_tile
 from opencl.rollout.shape import Shape
 
 LANES = 16  # episodes a work-item on a CPU; the width of float16
+LANE_SUMS = 4  # outputs of theirs that it keeps in registers
+WIDE_SUMS = 26  # the same where a register holds a float16, as with AVX-512
 BARS_PER_ITEM = 8  # bars a work-item of bar_dense
 COLUMNS = 8  # outputs that an item of bar_dense computes
 SUM_LANES = 64  # of an ordered sum
@@ -110,8 +112,7 @@ class Sizes:
         if scenario and tensor:
             self.bar_row += shape.scenarios * TOKENS
         self.past = (shape.stack_size - 1) * self.hidden[0]
-        blocks, most = self.head // 8, max(1, OPERANDS // (second // 8))
-        self.head_pass = -(-blocks // -(-blocks // most))
+        self.head_pass = self._head_pass() if tensor else 0
         self.items, self.registers = 1, 0
         self.chunk, self.room, self.tile = 0, 1, LANES
         if self.group:
@@ -172,7 +173,7 @@ class Sizes:
                 "POSITION_MASK": _mask(POSITION),
             }
         if not self.group:
-            return sizes | {"LANES": LANES}
+            return sizes | {"LANES": LANES, "LANE_SUMS": LANE_SUMS}
         row = self.tile + 4
         sizes |= {"GROUP": self.items, "TILE": self.tile, "ROW": row}
         sizes |= {"F_ROWS": self._states(self.tile)}
@@ -226,6 +227,11 @@ class Sizes:
         """Registers that hold weights for tensor cores, at most at a time."""
         share = self.hidden[0] * self.hidden[1] // (2 * self.items)
         return max(self.head_pass * self.hidden[1] // 8, share)
+
+    def _head_pass(self) -> int:
+        """Return the blocks of a head whose weights fit the registers, so that passes are even."""
+        blocks, most = self.head // 8, max(1, OPERANDS * 8 // self.hidden[1])
+        return -(-blocks // -(-blocks // most))
 
     def _items(self, tile: int) -> int:
         """Return the work-items of a work-group."""

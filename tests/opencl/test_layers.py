@@ -19,7 +19,9 @@ from tests.opencl.wrapping import evaluate
 ATOMS = 11
 
 
-def test_dense_lanes_add_lanes_relu_lanes_and_expected_lanes(device_program):
+@pytest.mark.parametrize("sums, n", [(4, 12), (26, 12), (26, 24), (26, 32), (26, 52)])
+def test_dense_lanes_add_lanes_relu_lanes_and_expected_lanes(device_program, sums, n):
+    """n outputs by 4, 4, 8, 16 and 26 at a time."""
     wrappers = """
 __kernel void test_lanes(__global const float *weight, __global const float *bias,
                          __global const float *z, __global const float *in, __global float *out,
@@ -41,16 +43,15 @@ __kernel void test_lanes(__global const float *weight, __global const float *bia
     }
 }
 """
-    program = device_program(
-        ["layers_lanes.cl"], wrappers, {"ATOMS": ATOMS, "HEAD": 12, "LANES": 16}
-    )
+    sizes = {"ATOMS": ATOMS, "HEAD": n, "LANES": 16, "LANE_SUMS": sums}
+    program = device_program(["layers_lanes.cl"], wrappers, sizes)
     draw = np.random.default_rng(61)
     weight, bias, z, x = (
-        draw.normal(0, 1, shape).astype(np.float32) for shape in ((12, 6), 12, ATOMS, (6, 16))
+        draw.normal(0, 1, shape).astype(np.float32) for shape in ((n, 6), n, ATOMS, (6, 16))
     )
     out, twice, expected = evaluate(
         program, "test_lanes", 1, weight, bias, z, x,
-        out=[*np.empty((2, 12, 16), np.float32), np.empty(16, np.float32)],
+        out=[*np.empty((2, n, 16), np.float32), np.empty(16, np.float32)],
     )  # fmt: skip
     logits = weight @ x + bias[:, None]
     np.testing.assert_allclose(out, logits, atol=1e-5)

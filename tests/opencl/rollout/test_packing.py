@@ -203,3 +203,9 @@ def test_tiles_fill_a_gpu_and_leave_no_item_without_registers(monkeypatch, tenso
         if tensor:
             assert made.items * made.registers * together == 2**16
     assert sizes.tiling(2**20, 132)[0] == sizes.tile == (128 if tensor else 32)
+
+
+@pytest.mark.parametrize("group, tensor", [(False, False), (True, False), (True, True)])
+def test_the_smallest_network_has_sizes(group, tensor):
+    c = Sizes(Shape((1, 1), 2, ("direction",)), group, 48 * 1024, "", tensor).defines()
+    assert c["HIDDEN2"] == (32 if tensor else 4) and c["HEAD"] >= 2
