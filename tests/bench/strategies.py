@@ -58,6 +58,7 @@ def run(device: Device, quick: bool = False) -> list[Row]:
                 "bars x strategies/s",
                 f"{wall:.3g} s, {count / wall * seconds:,.0f} times the accounts; {found.blocks} "
                 f"blocks, {told_bytes(found.planned)} planned, int8 targets",
+                series="figures, sessions back",
                 axis="strategies",
                 x=count,
             )

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.bench import page, report
+from tests.bench.__main__ import PARTS
 from tests.bench.goals import GOALS, Goal
 from tests.bench.plots import curves, draw, peers
 from tests.bench.rows import TIMES, Row, alternating
@@ -84,6 +85,11 @@ def test_goals_say_whether_they_are_met():
 def test_the_committed_page_is_what_the_recorded_runs_give():
     text = page.PAGE.read_text(encoding="utf-8")
     assert page.rendered(text, page.latest(page.recorded())) == text
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_has_its_place_on_the_page(part):
+    assert f"<!-- {part} " in page.PAGE.read_text(encoding="utf-8")
 
 
 def test_recorded_rows_name_known_goals():
