@@ -68,6 +68,8 @@ def test_every_kernel_file_has_a_test_file(path):
         "exactness": "probe",
         "bar_search_group": "bar_search",
         "bar_search_lanes": "bar_search",
+        "bar_tokens_group": "bar_scenario",
+        "bar_tokens_lanes": "bar_scenario",
         "layers_group": "layers",
         "layers_lanes": "layers",
         "layers_tensor": "layers",
@@ -86,6 +88,7 @@ def test_every_kernel_file_has_a_test_file(path):
         "skill_cells": "d2skill",
         "skill_judge": "skill_utility",
         "skill_metric": "skill_update",
+        "skill_search_group": "skill_retrieval",
     }
     assert (ROOT / "tests" / "opencl" / f"test_{shared.get(path.stem, path.stem)}.py").is_file()
 
@@ -140,7 +143,7 @@ def test_market_kernels_use_no_transcendental_function():
         r"\b(exp|exp2|log|log1p|log2|pow|powr|sin|cos|tanh|rsqrt|native_\w+|mad)\("
     )
     skills = [path.stem for path in KERNELS if re.match("skill_|d2skill", path.stem)]
-    assert len(skills) == 8
+    assert len(skills) == 9
     for name in ("fill", "reward", "market", "totals", "simulate", "philox", "explore", *skills):
         assert not inexact.search(code(ROOT / "opencl" / "kernels" / f"{name}.cl")), name
     assert re.search(r"\bfma\(", code(ROOT / "opencl" / "kernels" / "bar_dense.cl"))

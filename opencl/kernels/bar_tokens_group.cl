@@ -48,7 +48,7 @@ __kernel void bar_tokens(__global const float *restrict latent,   // [...][SCENA
         const int at = (s * HORIZON + h) * LATENT;
         __global const float *z = latent + (long)(first + bar) * (SCENARIOS * HORIZON * LATENT) + at;
         float4 sum[LATENT_ROWS / 4];
-#pragma unroll LATENT_ROWS / 4
+#pragma unroll (LATENT_ROWS / 4)
         for (int n = 0; n < LATENT_ROWS / 4; n++) {
             sum[n] = vload4(n, bias);
         }
@@ -59,7 +59,7 @@ __kernel void bar_tokens(__global const float *restrict latent,   // [...][SCENA
         }
 #pragma unroll LATENT
         for (int k = 0; k < LATENT; k++) {
-#pragma unroll LATENT_ROWS / 4
+#pragma unroll (LATENT_ROWS / 4)
             for (int n = 0; n < LATENT_ROWS / 4; n++) {
                 sum[n] = fma(*(__global const float4 *)(weight + k * WEIGHT_ROW + 4 * n), (float4)(x[k]), sum[n]);
             }

@@ -132,10 +132,10 @@ inline void attend(const Policy *p, __global const float *row, __local const flo
     }
 }
 
-// Where the interpretation of scenario c of a chunk lies, [INTERPRETATION][ROW].
-inline __local float *interpretation(__local float *h, __local float *room, const int c)
+// Where the interpretation of scenario c of a chunk begins, in h or, from CHUNK_IN_H on, in room.
+inline int interpretation_at(const int c)
 {
-    return c < CHUNK_IN_H ? h + c * INTERPRETATION * ROW : room + (c - CHUNK_IN_H) * INTERPRETATION * ROW;
+    return (c < CHUNK_IN_H ? c : c - CHUNK_IN_H) * INTERPRETATION * ROW;
 }
 
 // The first layer of episodes at rows `place + t` of the table, rectified, into h.
@@ -167,15 +167,16 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
         for (int i = j; i < chunk * TILE; i += GROUP) {
             const int e = i % TILE;
             __global const float *shift = slot[e] >= 0 ? p->shift + (long)slot[e] * TASK_ROW : 0;
-            attend(p, p->table + (long)(place[e] + t) * BAR_ROW, f + e, shift, s + i / TILE,
-                   interpretation(h, room, i / TILE) + e);
+            __local float *out = (i / TILE < CHUNK_IN_H ? h : room) + interpretation_at(i / TILE) + e;
+            attend(p, p->table + (long)(place[e] + t) * BAR_ROW, f + e, shift, s + i / TILE, out);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         // w1 is [STACK][SCENARIOS][INTERPRETATION/4][ENCODE_BLOCK*SHARES][4], the newest interpretation first
         __global const float4 *w = (__global const float4 *)p->w1 + s * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES;
         for (int c = 0; c < chunk; c++) {
-            add_block(sum, ENCODE_BLOCK, w + c * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES, ENCODE_BLOCK * SHARES,
-                      column, SHARES, interpretation(h, room, c) + quad, INTERPRETATION);
+            __local const float *seen = (c < CHUNK_IN_H ? h : room) + interpretation_at(c) + quad;
+            add_block(sum, ENCODE_BLOCK, w + c * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES,
+                      ENCODE_BLOCK * SHARES, column, SHARES, seen, INTERPRETATION);
         }
 #if STACK > 1
         for (int age = 1; age < STACK; age++) {
@@ -186,8 +187,9 @@ inline void encode(const Policy *p, __local const int *place, __local const floa
                 more[i] = *(__global float4 *)(later + min(column + i * SHARES, HIDDEN1 - 1) * TILE);
             }
             for (int c = 0; c < chunk; c++) {
+                __local const float *seen = (c < CHUNK_IN_H ? h : room) + interpretation_at(c) + quad;
                 add_block(more, ENCODE_BLOCK, w + c * (INTERPRETATION / 4) * ENCODE_BLOCK * SHARES,
-                          ENCODE_BLOCK * SHARES, column, SHARES, interpretation(h, room, c) + quad, INTERPRETATION);
+                          ENCODE_BLOCK * SHARES, column, SHARES, seen, INTERPRETATION);
             }
             for (int i = 0; i < ENCODE_BLOCK && column + i * SHARES < HIDDEN1; i++) {
                 *(__global float4 *)(later + (column + i * SHARES) * TILE) = more[i];

@@ -8,14 +8,6 @@
 // Episodes of one bar stand side by side; a run of them takes one turn. PARTS warps share 16 episodes,
 // or one takes several of the tile's TILES blocks of 16.
 
-// An 8x8 tile of bf16 across the lanes, turned.
-inline uint turn_8x8(const uint rows)
-{
-    uint columns;
-    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(columns) : "r"(rows));
-    return columns;
-}
-
 // A operand of two neighbouring C tiles.
 inline uint4 operand(const float4 c0, const float4 c1)
 {

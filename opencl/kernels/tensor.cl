@@ -58,3 +58,11 @@ inline float butterfly(const float value, const uint mask)
     asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" : "=f"(found) : "f"(value), "r"(mask));
     return found;
 }
+
+// An 8x8 tile of bf16 across the lanes, turned.
+inline uint turn_8x8(const uint rows)
+{
+    uint columns;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(columns) : "r"(rows));
+    return columns;
+}

@@ -109,6 +109,11 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void test_attend(
         shares[e * HORIZON + h] = score[h] / den;
     }
 }
+
+__kernel void test_interpretation_at(__global int *at)
+{
+    at[get_global_id(0)] = interpretation_at(get_global_id(0));
+}
 """
 
 
@@ -220,3 +225,11 @@ def test_queries_and_attention_of_a_group(device_program, tile_of_8, k, latent):
     np.testing.assert_allclose(seen[..., :latent], wanted, atol=1e-5)
     assert not seen[..., latent:].any()  # the padding
     np.testing.assert_allclose(shares, kept(tokens[:, 0, :, 0], k), atol=1e-6)
+
+
+def test_interpretations_lie_in_h_then_in_the_room(device_program, tile_of_8):
+    constants = sizes_of(True).defines()
+    program = device_program(files("group"), GROUP, constants)
+    inside, size = constants["CHUNK_IN_H"], constants["INTERPRETATION"] * constants["ROW"]
+    (at,) = evaluate(program, "test_interpretation_at", 2 + inside, out=[np.empty(2 + inside, I32)])
+    assert at.tolist() == [i * size for i in (*range(inside), 0, 1)]

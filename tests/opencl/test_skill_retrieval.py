@@ -59,7 +59,7 @@ def queries(snapshots, rows, seed):
 @pytest.mark.parametrize("key_dim, dim", [(1, 3), (64, 64), (70, 5), (200, 130)])
 @pytest.mark.parametrize("group", [True, False])
 def test_bank_retrieve(device, monkeypatch, slots, key_dim, dim, group):
-    """bank_retrieve_group and bank_retrieve_item find the same, whatever the device prefers."""
+    """bank_retrieve_group (four_sums) and bank_retrieve_item find the same on every device."""
     monkeypatch.setattr(retrieval, "by_group", lambda device: group)
     snapshots = [crowded(seed, slots, key_dim, dim) for seed in range(3)]
     on_device = DeviceSnapshots(device, snapshots)

@@ -118,6 +118,18 @@ __kernel void test_guess_holds(__global const float *score, const float error, _
 }
 """
 GROUP = """
+__kernel void test_guess_sum(__global const float *guess, __global const float *u,
+                             __global float *out)
+{
+    Policy p;
+    p.guess = guess;
+    float mine[GUESS];
+    for (int k = 0; k < GUESS; k++) {
+        mine[k] = u[k];
+    }
+    out[get_global_id(0)] = guess_sum(&p, get_global_id(0), mine);
+}
+
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void test_search(
     __global const float *query, __global const float *table, __global const float *portfolio,
     __global const float *keys, __global const float *center, __global const float4 *entries,
@@ -351,3 +363,9 @@ def test_search_group_and_guess_group(group, scene, slots):
     np.testing.assert_array_equal(both, wanted)
     np.testing.assert_array_equal(guessed[sure != 0], wanted[sure != 0])
     assert sure.mean() > 0.8 and MISS in slot and max(slot) >= 0
+
+
+def test_guess_sum(group):
+    rows, u = draw(71, 9, GUESS), draw(72, GUESS)
+    (out,) = evaluate(group, "test_guess_sum", 9, rows, u, out=[np.empty(9, F32)])
+    np.testing.assert_allclose(out, rows @ u, rtol=1e-5, atol=1e-6)
