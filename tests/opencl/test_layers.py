@@ -14,6 +14,7 @@ from opencl.rollout import Shape
 from opencl.rollout.packing import pack
 from opencl.rollout.sizes import Sizes
 from opencl.tensor_probe import has_tensor_cores
+from tests.opencl import emulation
 from tests.opencl.wrapping import evaluate
 
 ATOMS = 11
@@ -60,7 +61,7 @@ __kernel void test_lanes(__global const float *weight, __global const float *bia
 
 
 GROUP = """
-__kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void test_group(
+__kernel WARP_SIZE __attribute__((reqd_work_group_size(GROUP, 1, 1))) void test_group(
     __global const float *w2, __global const float *b2, __global const float *w3,
     __global const float *b3, __global const float *z, __global const float *in,
     __global float *values)
@@ -93,8 +94,13 @@ STORE = """
 @pytest.mark.parametrize("variant", ["group", "tensor"])
 def test_trunk_and_heads(device, device_program, monkeypatch, variant):
     """Weights are multiples of 1/16 and activations of 1/4: bf16 holds both, and the sums."""
-    if variant == "tensor" and not has_tensor_cores(device):
-        pytest.skip("needs an NVIDIA GPU's tensor cores")
+    attribute = ""
+    if variant == "tensor":
+        if device not in emulation.DEVICES:
+            pytest.skip("needs an NVIDIA GPU's tensor cores, or Intel's runtime to emulate them")
+        if not has_tensor_cores(device):
+            monkeypatch.setattr("opencl.programs.read", emulation.emulated)
+            attribute = emulation.WARP
     monkeypatch.setattr("opencl.rollout.sizes.TILE", 16)
     monkeypatch.setattr("opencl.rollout.sizes.TENSOR_TILE", 32)
     shape = Shape((20, 30), 19, ("direction", "urgency"))  # no size divides anything
@@ -119,7 +125,7 @@ def test_trunk_and_heads(device, device_program, monkeypatch, variant):
     if variant == "tensor":
         files = ["rollout.cl", "tensor.cl", "layers_tensor.cl"]
         store = "#define STORE store_pair"
-    program = device_program(files, store + GROUP, sizes.defines())
+    program = device_program(files, store + GROUP.replace("WARP_SIZE", attribute), sizes.defines())
     (seen,) = evaluate(
         program, "test_group", sizes.items,
         *(packed[name] for name in ("w2", "b2", "w3", "b3", "z")), first,

@@ -1,7 +1,7 @@
 """All rollout kernels against NumPy: network, choice, market, and what must not matter.
 
 `rollout_lanes` is the CPU's kernel, `rollout_group` the GPU's; every device runs both, and the
-latter with layers for tensor cores where there are any.
+latter with layers for tensor cores where there are any, or where they can be emulated.
 """
 
 import numpy as np
@@ -29,6 +29,7 @@ from backtest.market.walk import walk_actions
 from opencl.market import MarketRules
 from opencl.rollout import Rollout, RolloutProgram, Shape, rollout_program
 from opencl.tensor_probe import has_tensor_cores
+from tests.opencl import emulation
 from tests.opencl.wrapping import assert_same_records
 
 START, BARS, STEPS, E = 100, 300, 40, 37  # 37: more than one tile of either kernel, none whole
@@ -46,9 +47,12 @@ RECORD = {"portfolio": True, "trace": True, "values": True}
 
 
 @pytest.fixture(params=["lanes", "group", "tensor"])
-def variant(request, device):
-    if request.param == "tensor" and not has_tensor_cores(device):
-        pytest.skip("needs an NVIDIA GPU's tensor cores")
+def variant(request, device, monkeypatch):
+    if request.param == "tensor":
+        if device not in emulation.DEVICES:
+            pytest.skip("needs an NVIDIA GPU's tensor cores, or Intel's runtime to emulate them")
+        if not has_tensor_cores(device):
+            monkeypatch.setattr("opencl.programs.read", emulation.emulated)
     return request.param
 
 
@@ -63,6 +67,7 @@ def small_tiles_on_cpus(device):
     with pytest.MonkeyPatch.context() as patch:
         if device.kind == "cpu":
             patch.setattr("opencl.rollout.sizes.TILE", 16)
+            patch.setattr("opencl.rollout.sizes.TENSOR_TILE", 32)
         yield
     rollout_program.cache_clear()
 

@@ -5,10 +5,11 @@ import pytest
 
 from opencl.rollout.operands import bf16
 from opencl.tensor_probe import has_tensor_cores, operands
+from tests.opencl import emulation
 from tests.opencl.wrapping import evaluate
 
 WRAPPERS = """
-__kernel __attribute__((reqd_work_group_size(32, 1, 1))) void test_tensor(
+__kernel WARP_SIZE __attribute__((reqd_work_group_size(32, 1, 1))) void test_tensor(
     __global const float2 *x, __global uint *packed, __global float2 *halves, __global float *power,
     __global uint *moved, __global float *crossed)
 {
@@ -21,7 +22,7 @@ __kernel __attribute__((reqd_work_group_size(32, 1, 1))) void test_tensor(
     crossed[i] = butterfly((float)i, 6u);
 }
 
-__kernel __attribute__((reqd_work_group_size(32, 1, 1))) void test_mma_bf16(
+__kernel WARP_SIZE __attribute__((reqd_work_group_size(32, 1, 1))) void test_mma_bf16(
     __global const uint4 *a, __global const uint2 *b, __global float4 *c)
 {
     const int lane = get_global_id(0);
@@ -33,10 +34,15 @@ __kernel __attribute__((reqd_work_group_size(32, 1, 1))) void test_mma_bf16(
 
 
 @pytest.fixture
-def program(device, device_program):
-    if not has_tensor_cores(device):
-        pytest.skip("needs an NVIDIA GPU's tensor cores")
-    return device_program(["tensor.cl"], WRAPPERS)
+def program(device, device_program, monkeypatch):
+    """Of the device, or of its emulation, which other tests rely on."""
+    if device not in emulation.DEVICES:
+        pytest.skip("needs an NVIDIA GPU's tensor cores, or Intel's runtime to emulate them")
+    native = has_tensor_cores(device)
+    if not native:
+        monkeypatch.setattr("opencl.programs.read", emulation.emulated)
+    text = WRAPPERS.replace("WARP_SIZE", "" if native else emulation.WARP)
+    return device_program(["tensor.cl"], text)
 
 
 def test_rounding_exponentials_and_exchange(program):
