@@ -26,7 +26,7 @@ from tests.bench.rows import TIMES, Row, alternating
 from tests.bench.scene import gaussian_tape
 
 GPU_ENVS, CPU_ENVS = 16_384, 1024
-STEPS, QUICK_STEPS = 64, 16
+STEPS, QUICK_STEPS = 512, 16  # an episode of production
 
 
 def run(device: Device, quick: bool = False) -> list[Row]:

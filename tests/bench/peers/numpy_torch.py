@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -57,7 +58,7 @@ def fastest_threads(work: Callable[[], object]) -> Iterator[None]:
 
     usual = torch.get_num_threads()
     seconds = {}
-    for count in {1, usual}:
+    for count in {1, os.cpu_count() or 1}:  # not `usual`: what ran before may have lowered it
         torch.set_num_threads(count)
         seconds[count] = wall_seconds(work, 1)
     torch.set_num_threads(min(seconds, key=lambda count: seconds[count]))
