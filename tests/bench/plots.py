@@ -50,7 +50,9 @@ def curves(runs: Sequence[Run]) -> dict[str, Panels]:
                 lines.setdefault((kind, row["series"]), []).append((row["x"], row["figure"]))
     kept: dict[str, Panels] = {}
     for axis, panels in sorted(found.items()):
-        for unit, lines in sorted(panels.items()):
+        for unit, lines in sorted(
+            panels.items(), key=lambda panel: ("/s" not in panel[0], panel[0])
+        ):
             long = {line: sorted(points) for line, points in lines.items() if len(points) > 1}
             if long:
                 kept.setdefault(axis, {})[unit] = long
@@ -98,7 +100,7 @@ def _curves(axis: str, panels: Panels, folder: Path) -> Path:
                     *zip(*points, strict=True),
                     STYLES[kind],
                     color=f"C{series.index(name) % 10}",
-                    marker="o",
+                    marker="os^"[series.index(name) // 10 % 3],
                     markersize=4,
                     label=f"{name} ({LABELS[kind]})",
                 )
@@ -130,7 +132,9 @@ def _bars(bars: list[tuple[str, str, float]], folder: Path) -> Path:
         # from 1, as fast as the peer, to the right or to the left
         drawn = ax.barh(range(len(bars)), [x - 1 for *_, x in bars], left=1, color=colours)
         ax.set_yticks(range(len(bars)), labels, fontsize=8)
-        ax.bar_label(drawn, [f" {x:,.3g}" for *_, x in bars], fontsize=8)
+        ax.bar_label(
+            drawn, [f" {x:,.0f}" if x >= 100 else f" {x:.3g}" for *_, x in bars], fontsize=8
+        )
         ax.axvline(1, color="black", linewidth=0.8)
         ax.set(xscale="log", xlabel="times as fast as the peer")
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")

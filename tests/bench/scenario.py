@@ -177,9 +177,9 @@ class Scene:
         return usual and (name, self.precision, n) == ("original", best, envs[-1])
 
     def curve(self, name: str, banks: str, n: int) -> dict[str, Any]:
-        """Return the curve that a row is a point of: over episodes, or over slots."""
+        """Return the curve that a row is a point of, over episodes or slots; two variants do."""
         series = f"scenario ({name}), {self.precision}, {banks}"
-        if len(self.x) > BARS:
+        if len(self.x) > BARS or banks not in ("no bank", "both banks"):
             return {}
         if self.slots != self.network.scenarios:
             return {"series": series, "axis": "slots", "x": self.slots}
