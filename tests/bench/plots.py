@@ -11,6 +11,7 @@ from typing import Any
 from tests.bench.report import Run, scaled
 from tests.bench.rows import TIMES
 
+DECADES = 2000  # a wider axis is labelled at powers of ten alone
 DPI = 110
 WIDTH, HEIGHT = 9.0, 3.4  # inches; of a panel
 LABELS = {"gpu": "GPU", "cpu": "CPU"}
@@ -104,8 +105,10 @@ def _curves(axis: str, panels: Panels, folder: Path) -> Path:
                 )
             ax.set(xscale="log", yscale="log", ylabel=unit)
             _decade(ax, [y for points in lines.values() for _, y in points])
-            for direction in (ax.xaxis, ax.yaxis):
-                direction.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            for direction, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+                # over many decades the labels between them would overlap
+                between = (1, 2, 5) if high < DECADES * low else (1,)
+                direction.set_major_locator(LogLocator(subs=between))
                 direction.set_major_formatter(lambda value, _: scaled(value))
                 direction.set_minor_locator(NullLocator())
             ax.grid(alpha=0.3)
@@ -130,7 +133,9 @@ def _bars(bars: list[tuple[str, str, float]], folder: Path) -> Path:
         # from 1, as fast as the peer, to the right or to the left
         drawn = ax.barh(range(len(bars)), [x - 1 for *_, x in bars], left=1, color=colours)
         ax.set_yticks(range(len(bars)), labels, fontsize=8)
-        ax.bar_label(drawn, [f" {x:,.3g}" for *_, x in bars], fontsize=8)
+        ax.bar_label(
+            drawn, [f" {x:,.0f}" if x >= 100 else f" {x:.3g}" for *_, x in bars], fontsize=8
+        )
         ax.axvline(1, color="black", linewidth=0.8)
         ax.set(xscale="log", xlabel="times as fast as the peer")
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
