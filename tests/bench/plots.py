@@ -11,6 +11,7 @@ from typing import Any
 from tests.bench.report import Run, scaled
 from tests.bench.rows import TIMES
 
+DECADES = 2000  # a wider axis is labelled at powers of ten alone
 DPI = 110
 WIDTH, HEIGHT = 9.0, 3.4  # inches; of a panel
 LABELS = {"gpu": "GPU", "cpu": "CPU"}
@@ -106,8 +107,10 @@ def _curves(axis: str, panels: Panels, folder: Path) -> Path:
                 )
             ax.set(xscale="log", yscale="log", ylabel=unit)
             _decade(ax, [y for points in lines.values() for _, y in points])
-            for direction in (ax.xaxis, ax.yaxis):
-                direction.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            for direction, (low, high) in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
+                # over many decades the labels between them would overlap
+                between = (1, 2, 5) if high < DECADES * low else (1,)
+                direction.set_major_locator(LogLocator(subs=between))
                 direction.set_major_formatter(lambda value, _: scaled(value))
                 direction.set_minor_locator(NullLocator())
             ax.grid(alpha=0.3)

@@ -33,7 +33,7 @@ def test_bf16_is_refused_where_they_are_missing(cores):
 @pytest.mark.parametrize(
     "shape, message",
     [
-        (Shape((128, 2048), 51, ("direction",)), "registers"),
+        (Shape((128, 1280), 51, ("direction",)), "registers"),
         (Shape((2**24, 128), 51, ("direction",)), "local memory"),
     ],
 )
