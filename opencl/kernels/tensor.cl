@@ -4,7 +4,7 @@
 //   A: x (g, 2t..2t+1), y (g+8, 2t..), z (g, 2t+8..), w (g+8, 2t+8..), two columns a word
 //   B: x rows 2t..2t+1, y rows 2t+8..2t+9 of column g
 //   C: x, y (g, 2t..2t+1), z, w (g+8, 2t..)
-// so the C tiles of two neighbouring columns blocks, packed, are the A tile of a next layer.
+// so the C tiles of two neighbouring blocks of columns, packed, are the A tile of a next layer.
 
 // c += a*b on one tile.
 inline void mma_bf16(float4 *c, const uint4 a, const uint2 b)
