@@ -29,6 +29,7 @@ OURS = (
     "evaluation",
     "strategies",
     "walkforward",
+    "smoke",
     "memory",
     "features",
 )

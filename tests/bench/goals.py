@@ -63,6 +63,7 @@ GOALS = {
     "features_adx": Goal("ADX, DX, DI and CUSUM, one core", 2e6, "bars/s", "cpu"),
     "features_all": Goal("all 42 features, one core", 300e3, "bars/s", "cpu"),
     "learner_busy": Goal("learner, batch 4,096: time in the GPU's kernels", 70, "%", "gpu"),
+    "smoke": Goal("smoke test, 5,031 real bars to DuckDB", 180, "s", "cpu", at_most=True),
     "walkforward": Goal(
         "walk-forward, 10 folds x 10 seeds x 1 M bars", 3600, "s", "gpu", at_most=True
     ),

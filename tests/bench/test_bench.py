@@ -17,6 +17,7 @@ from tests.bench import (
     memory,
     rollout,
     scenario,
+    smoke,
     strategies,
     transfer,
     walkforward,
@@ -185,3 +186,9 @@ def test_figures_of_strategies_are_compared_with_accounts(monkeypatch):
     monkeypatch.setattr(strategies, "CLOSE", -1.0)
     with pytest.raises(AssertionError, match="is not the account's; not timed"):
         strategies.run(select(), quick=True)
+
+
+def test_a_smoke_test_that_fails_is_not_timed(monkeypatch):
+    monkeypatch.setattr(smoke, "COMMAND", (sys.executable, "-c", "raise SystemExit(3)"))
+    with pytest.raises(AssertionError, match="the run ended with 3"):
+        smoke.run(select(), quick=True)
