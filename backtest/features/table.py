@@ -70,6 +70,35 @@ class FeatureTable:
             if getattr(self, name).shape != (rows, MARKET_DIM):
                 raise DataError(f"features: {name} has not the shape ({rows}, {MARKET_DIM})")
 
+    @classmethod
+    def of_bars(
+        cls,
+        bars: Bars,
+        *,
+        sigma: Floats,
+        cusum_event: npt.NDArray[np.int8],
+        market: Floats,
+        slow: Floats,
+        **provenance: str,
+    ) -> FeatureTable:
+        """Return a whole history, row 0 is bar 0, with features of these bars."""
+        return cls(
+            first_bar=0,
+            time=bars.time,
+            open=bars.open,
+            high=bars.high,
+            low=bars.low,
+            close=bars.close,
+            volume=bars.volume,
+            sigma=sigma,
+            roll=bars.roll,
+            cusum_event=cusum_event,
+            market=market,
+            slow=slow,
+            volume_known=bars.volume_known,
+            **provenance,
+        )
+
     def __len__(self) -> int:
         return len(self.time)
 
@@ -127,20 +156,12 @@ def compute(bars: Bars, adx_seed: AdxSeed = "talib") -> FeatureTable:
     columns = (bars.open, bars.high, bars.low, bars.close, bars.volume, bars.roll, bars.time)
     market = market_features(*columns, volume_known=bars.volume_known, adx_seed=adx_seed)
     slow = slow_features(*columns, volume_known=bars.volume_known, adx_seed=adx_seed)
-    return FeatureTable(
-        first_bar=0,
-        time=bars.time,
-        open=bars.open,
-        high=bars.high,
-        low=bars.low,
-        close=bars.close,
-        volume=bars.volume,
+    return FeatureTable.of_bars(
+        bars,
         sigma=market.sigma,
-        roll=bars.roll,
         cusum_event=market.event,
         market=market.features,
         slow=slow,
-        volume_known=bars.volume_known,
         bars_hash=bars.content_hash,
         adx_seed=adx_seed,
     )

@@ -31,18 +31,10 @@ def price_table(bars: Bars) -> FeatureTable:
     """
     n = len(bars)
     nothing = np.broadcast_to(np.zeros((1, MARKET_DIM)), (n, MARKET_DIM))
-    return FeatureTable(
-        first_bar=0,
-        time=bars.time,
-        open=bars.open,
-        high=bars.high,
-        low=bars.low,
-        close=bars.close,
-        volume=bars.volume,
+    return FeatureTable.of_bars(
+        bars,
         sigma=np.zeros(n),
-        roll=bars.roll,
         cusum_event=np.zeros(n, np.int8),
         market=nothing,
         slow=nothing,
-        volume_known=bars.volume_known,
     )
