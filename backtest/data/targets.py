@@ -6,7 +6,7 @@ strategy and bar. A target stands until the strategy's next row; before its firs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from backtest.data.bars import Bars, Floats, Ints
-from backtest.data.decision_bars import KEYS, decision_bars, increasing
+from backtest.data.decision_bars import KEYS, Row, decision_bars, increasing
 from backtest.data.source import kind
 from backtest.errors import DataError
 
 TOLERANCE = 1e-9  # of max_position: a third of a number may carry a rounding
 LONG = ("strategy", "position")
-Row = Callable[[int], str]  # what people call the row at a place
 
 
 @dataclass(frozen=True, eq=False)

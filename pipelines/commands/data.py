@@ -12,6 +12,7 @@ import typer
 from backtest.errors import ConfigError
 from pipelines.commands.options import (
     LAKE,
+    ConfigOption,
     JsonFile,
     LakeFolder,
     Overrides,
@@ -71,12 +72,7 @@ def ingest(
         str | None, text_option("exchange_calendars name, or 24/7.", "CALENDAR")
     ] = None,
     bar: Annotated[str | None, text_option("Spacing, such as 1min, 1h, 1d.", "SPACING")] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", metavar="FILE", show_default=False, help="TOML file of the experiment."
-        ),
-    ] = None,
+    config: ConfigOption = None,
     profile: Profile = None,
     overrides: Overrides = None,
     lake: LakeFolder = LAKE,

@@ -24,6 +24,12 @@ ConfigFile = Annotated[
         help="TOML file of the experiment. A relative source path in it begins at its folder.",
     ),
 ]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", show_default=False, help="TOML file of the experiment."
+    ),
+]
 Profile = Annotated[
     str | None,
     typer.Option(

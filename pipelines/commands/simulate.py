@@ -9,6 +9,7 @@ import typer
 
 from pipelines.commands.options import (
     LAKE,
+    ConfigOption,
     JsonFile,
     LakeFolder,
     Overrides,
@@ -65,12 +66,7 @@ def simulate(
             help=f"Write equity by bar as Parquet; of more than {MOST_EXACT} strategies, figures.",
         ),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", metavar="FILE", show_default=False, help="TOML file of the experiment."
-        ),
-    ] = None,
+    config: ConfigOption = None,
     profile: Profile = None,
     overrides: Overrides = None,
     lake: LakeFolder = LAKE,
@@ -121,7 +117,7 @@ def show_scores(scores: Scores) -> None:
     """Print the best of many strategies by their Sharpe ratio."""
     import numpy as np
 
-    from backtest.figures import counted
+    from backtest.figures import Figure, counted, number, percent, plain
 
     order = np.argsort(-np.nan_to_num(scores["sharpe"], nan=-np.inf), kind="stable")[:BEST]
     shown = (
@@ -136,15 +132,16 @@ def show_scores(scores: Scores) -> None:
     rows = []
     for place in order:
         value = {name: float(scores[name][place]) for name in shown}
+        figure = {name: Figure(None if np.isnan(x) else x) for name, x in value.items()}
         rows.append(
             (
                 scores.names[place],
                 f"{value['final_equity']:,.2f}",
-                f"{value['net_return']:.1%}",
-                f"{value['sharpe']:.2f}",
-                f"{value['max_drawdown']:.1%}",
-                f"{value['n_trades']:,.0f}",
-                f"{value['exposure']:.0%}",
+                percent(figure["net_return"]),
+                plain(figure["sharpe"]),
+                percent(figure["max_drawdown"]),
+                number(figure["n_trades"]),
+                percent(figure["exposure"], digits=0),
                 f"{value['costs']:,.2f}",
             )
         )
