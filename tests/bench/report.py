@@ -42,8 +42,8 @@ def show(run: Run) -> None:
     device = run["device"]
     title = f"{device['name']} ({device['platform']}), {run['time'][:10]}: {run['command']}"
     table = Table(title=title, title_justify="left")
-    for name, side in (("what", "left"), ("figure", "right"), ("unit", "left"), ("detail", "left")):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    for name in ("what", "figure", "unit", "detail"):
+        table.add_column(name, justify="right" if name == "figure" else "left")
     for row in run["rows"]:
         table.add_row(row["name"], scaled(row["figure"]), row["unit"], detail(row))
     Console(width=None if sys.stdout.isatty() else 170).print(table)
