@@ -17,7 +17,7 @@ from torch.nn import functional
 LEAST = 2**22  # multiply-adds; smaller products lose more than they win
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return x weight^T + bias, [B, out], of rows x [B, in], weight [out, in], bias [out]."""
     if not _by_onednn(x, weight):
         return functional.linear(x, weight, bias)
@@ -31,17 +31,14 @@ def linear_columns(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return weight x + bias, [out, B], of columns x [in, B]."""
     if not _by_onednn(x, weight):
         return torch.addmm(bias[:, None], weight, x)
-    if not torch.is_grad_enabled():
-        return _product(weight, x.t()).add_(bias[:, None])
-    result: Tensor = _LinearColumns.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-    return result
+    return linear(weight, x.t(), None) + bias[:, None]  # rows are the weight's
 
 
 class _Linear(torch.autograd.Function):
     """`linear`, once differentiable."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Keep both factors."""
         ctx.save_for_backward(x, weight)
         return _product(x, weight, bias)
@@ -56,28 +53,6 @@ class _Linear(torch.autograd.Function):
             _product(grad, weight.t()) if in_x else None,
             _product(grad.t(), x.t()) if in_weight else None,
             grad.sum(0) if in_bias else None,
-        )
-
-
-class _LinearColumns(torch.autograd.Function):
-    """`linear_columns`, once differentiable."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Keep both factors."""
-        ctx.save_for_backward(x, weight)
-        return _product(weight, x.t()).add_(bias[:, None])
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients in x, weight and bias."""
-        x, weight = ctx.saved_tensors
-        in_x, in_weight, in_bias = ctx.needs_input_grad
-        return (
-            _product(weight.t(), grad.t()) if in_x else None,
-            _product(grad, x) if in_weight else None,
-            grad.sum(1) if in_bias else None,
         )
 
 
