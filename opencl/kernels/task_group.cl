@@ -65,10 +65,14 @@ inline void search_group(const Policy *p, __local const int *place, __local cons
     }
 }
 
+#if GUESS % 4 != 0
+#error "guess_sum reads four numbers at a time"
+#endif
+
 // Row n of what a guess knows, times u.
 inline float guess_sum(const Policy *p, const int n, const float *u)
 {
-    __global const float4 *row = (__global const float4 *)(p->guess + n * GUESS); // GUESS is 20
+    __global const float4 *row = (__global const float4 *)(p->guess + n * GUESS);
     float4 sum = (float4)(0.0f);
 #pragma unroll GUESS
     for (int k = 0; k < GUESS; k += 4) {
