@@ -70,7 +70,7 @@ def add(total: Array, x: Array, lost: Array) -> tuple[Array, Array]:
 
 
 def sharpe_ratio(totals: Array, bars_per_year: float) -> Array:
-    """Return the annualised Sharpe ratio of the PnL a bar, float64[n]; nan without variance.
+    """Return the annualised Sharpe ratio (ddof 1) of the PnL a bar, float64[n]; nan if undefined.
 
     Args:
         totals: `StrategyTotals` records [n].
@@ -78,8 +78,8 @@ def sharpe_ratio(totals: Array, bars_per_year: float) -> Array:
     """
     bars = totals["bars"].astype(np.float64)
     mean = totals["net_pnl"] / bars
-    variance = totals["square_pnl"] / bars - mean**2
-    deviation = np.sqrt(np.maximum(variance, 0))
+    variance = np.maximum(totals["square_pnl"] / bars - mean**2, 0)
+    deviation = np.sqrt(variance * bars / np.maximum(bars - 1, 1))
     ratio: Array = np.full(len(totals), np.nan)
     np.divide(mean * np.sqrt(bars_per_year), deviation, where=deviation > 0, out=ratio)
     return ratio

@@ -61,5 +61,5 @@ def test_sharpe_ratio():
     totals["bars"] = 4
     totals["net_pnl"][0], totals["square_pnl"][0] = pnl.sum(), (pnl**2).sum()
     seen = sharpe_ratio(totals, bars_per_year=252)
-    assert seen[0] == pytest.approx(pnl.mean() / pnl.std() * np.sqrt(252))
+    assert seen[0] == pytest.approx(pnl.mean() / pnl.std(ddof=1) * np.sqrt(252))
     assert np.isnan(seen[1])  # never moved
