@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from backtest.data.bars import Bars
 
 # Columns beside the features, one value a bar; `bar` itself is first_bar + row.
+OF_BARS = ("time", "open", "high", "low", "close", "volume", "roll", "volume_known")
 SERIES = (
     "time",
     "open",
@@ -71,33 +72,9 @@ class FeatureTable:
                 raise DataError(f"features: {name} has not the shape ({rows}, {MARKET_DIM})")
 
     @classmethod
-    def of_bars(
-        cls,
-        bars: Bars,
-        *,
-        sigma: Floats,
-        cusum_event: npt.NDArray[np.int8],
-        market: Floats,
-        slow: Floats,
-        **provenance: str,
-    ) -> FeatureTable:
-        """Return a whole history, row 0 is bar 0, with features of these bars."""
-        return cls(
-            first_bar=0,
-            time=bars.time,
-            open=bars.open,
-            high=bars.high,
-            low=bars.low,
-            close=bars.close,
-            volume=bars.volume,
-            sigma=sigma,
-            roll=bars.roll,
-            cusum_event=cusum_event,
-            market=market,
-            slow=slow,
-            volume_known=bars.volume_known,
-            **provenance,
-        )
+    def of_bars(cls, bars: Bars, **computed: Any) -> FeatureTable:
+        """Return a whole history, row 0 is bar 0; computed: what bars do not say, by name."""
+        return cls(first_bar=0, **{name: getattr(bars, name) for name in OF_BARS}, **computed)
 
     def __len__(self) -> int:
         return len(self.time)
