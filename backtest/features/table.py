@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from backtest.data.bars import Bars
 
 # Columns beside the features, one value a bar; `bar` itself is first_bar + row.
-OF_BARS = ("time", "open", "high", "low", "close", "volume", "roll", "volume_known")
 SERIES = (
     "time",
     "open",
@@ -40,6 +39,8 @@ SERIES = (
     "roll",
     "cusum_event",
 )
+# What a table repeats of its bars.
+OF_BARS = ("time", "open", "high", "low", "close", "volume", "roll", "volume_known")
 
 
 @dataclass(frozen=True, eq=False)
